@@ -1,4 +1,4 @@
-"""The gate of data loss: a store that has lost its record of grants grants nothing for a window.
+"""Notices that the store has lost its record of grants: then ``gates.by_data_loss`` refuses every grant for a window.
 
 A sidecar remembers the store's epoch, and notices a loss by one of these:
 
@@ -24,7 +24,6 @@ from typing import Final, TypeVar
 
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.records import Cull, Epoch, StoredRecord
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import AHEAD_US, Known
 from sidecar.core.types import US_PER_S
 
@@ -35,11 +34,6 @@ STEP_US: Final = 2 * US_PER_S
 
 DRIFT: Final = 100
 """The hundredth. A clock that is slewed runs apart by one two-thousandth."""
-
-
-OTHER_PROCESS_US: Final = 15 * US_PER_S
-"""How long another process of the server grants nothing at least. A master that Sentinel demotes takes writes for up to
-11.6 s more. Then its connections are closed, and the sidecars beat at the new master within two seconds."""
 
 
 def notice(draft: Draft) -> None:
@@ -60,38 +54,6 @@ def lose(draft: Draft) -> None:
     epoch = draft.epoch
     if not epoch.lost_us or draft.now_us - epoch.lost_us > draft.limits.window_us:
         draft.epoch = replace(epoch, losses=epoch.losses + 1, lost_us=draft.now_us)
-
-
-def refusal(draft: Draft) -> GateRefusal | None:
-    """Refuse a grant unless the store knows the whole last window and the whole fleet."""
-    if not draft.limits.after_loss_wait:
-        return None
-    if wait_us := lost_wait_us(draft):
-        return GateRefusal("data_loss", wait_us)
-    wait_us = newborn_wait_us(draft)
-    return GateRefusal("newborn", wait_us) if wait_us else None
-
-
-def lost_wait_us(draft: Draft) -> int:
-    """Microseconds until a window has passed since the last loss; 0 after that."""
-    lost_us = draft.epoch.lost_us
-    return max(0, lost_us + draft.limits.window_us + 1 - draft.now_us) if lost_us else 0
-
-
-def newborn_wait_us(draft: Draft) -> int:
-    """Microseconds until the store knows the fleet.
-
-    That takes half the expiry of a beat, after its epoch began or half of the fleet fell silent at once. Before, no
-    sidecar may have noticed a loss, and the size of the fleet is not known. Another process of the server takes
-    ``OTHER_PROCESS_US`` at least.
-    """
-    wait_us = max(draft.epoch.born_us, draft.epoch.silent_us) + draft.limits.expiry_us // 2 - draft.now_us
-    return max(0, wait_us, other_process_wait_us(draft))
-
-
-def other_process_wait_us(draft: Draft) -> int:
-    """Microseconds until every sidecar has had the time to beat at the process that follows another; 0 after that."""
-    return max(0, draft.epoch.met_us + max(OTHER_PROCESS_US, draft.limits.expiry_us // 2) - draft.now_us)
 
 
 def is_other_process(run_id: str, epoch: Epoch, known: Known, now_us: int) -> bool:

@@ -1,7 +1,6 @@
 """The decision: ``decide(view, request) -> (answer, edits)``.
 
-The order of the gates of a claim: hold, replay, duplicate, data loss, trial, floor, spacing, window. Of a retirement:
-hold, replay, duplicate, data loss, culls pending, floor, slots. Every answer has the fleet's numbers, and every refusal
+The gates and their order are in ``gates``. Every answer has the fleet's numbers, and every refusal
 the time after which it is worth asking again. A refusal may have edits, too, for example after a data loss.
 
 This module knows no store, clock or chance: the view has the time.
@@ -13,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from sidecar.core.fleet import data_loss, episode, floor, grant_window, hold, outcomes, slots, trial
+from sidecar.core.fleet import data_loss, episode, gates, grant_window, hold, outcomes, slots, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft, common_cause
+from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.raw import MemberKey
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import (
     AHEAD_US,
     Asked,
@@ -57,12 +56,8 @@ def decide(view: View, request: Request) -> tuple[Any, Edits]:
 def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
     cause, member = trial.name(draft, claim.kind), MemberKey(claim.incarnation, claim.identity)
     has_token = grant_window.is_granted(draft, claim.claim_id)
-    refusal = hold.refusal(draft, claim.instance)
     is_replay = has_token and _is_standing(draft, claim)
-    if is_replay:
-        refusal = refusal or _granted_to_another(draft, claim)
-    else:
-        refusal = refusal or _gates(draft, claim, cause, has_token=has_token)
+    refusal = gates.refuse_claim(draft, claim, cause, is_replay=is_replay, has_token=has_token)
     if refusal is not None:
         return _denied(draft, claim.instance, grant_window.used(draft), draft.limits.capacity, refusal), draft.edits()
     used = grant_window.used(draft) + (not has_token)
@@ -74,42 +69,6 @@ def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
         draft.epoch = replace(draft.epoch, granted_us=draft.now_us)
     granted = Granted(used, capacity, replayed=is_replay, alive=alive, suspect=draft.suspect)
     return granted, _with_grant(draft, claim)
-
-
-def _gates(draft: Draft, claim: Claim, cause: str, *, has_token: bool) -> GateRefusal | None:
-    """The first gate that refuses. A claim that was granted a token before passes the gates of pace."""
-    refusal = (
-        _duplicate(draft, claim.instance, MemberKey(claim.incarnation, claim.identity))
-        or data_loss.refusal(draft)
-        or trial.refusal(draft, cause)
-        or floor.refusal(draft, claim.instance)
-    )
-    if refusal is not None or has_token:
-        return refusal
-    return grant_window.spacing(draft) or grant_window.refusal(draft)
-
-
-def _duplicate(draft: Draft, instance: str, member: MemberKey) -> GateRefusal | None:
-    """Refuse while another container beats under this instance name: a cull might reach either.
-
-    A record by any sidecar counts, because this sidecar may have been restarted since.
-    """
-    noted_us = draft.duplicates.get(instance, 0)
-    is_noted = bool(noted_us) and draft.now_us - noted_us < draft.limits.expiry_us
-    is_seen = member.is_other(MemberKey(draft.view.life, draft.view.identity))
-    is_duplicate = is_noted or draft.request.is_duplicate or is_seen
-    return GateRefusal("duplicate", draft.terms.beat_us) if is_duplicate else None
-
-
-def _granted_to_another(draft: Draft, claim: Claim) -> GateRefusal | None:
-    """Refuse to repeat a grant while another container of this name and incarnation may use it.
-
-    A sidecar that was restarted without its state has another identity, too: it gets its token after an expiry.
-    """
-    cull = draft.culls[claim.instance]
-    is_other = MemberKey(identity=cull.identity).is_other(MemberKey(identity=claim.identity))
-    wait_us = cull.occupied_us - draft.now_us
-    return GateRefusal("duplicate", wait_us) if is_other and wait_us > 0 else None
 
 
 def _is_standing(draft: Draft, claim: Claim) -> bool:
@@ -142,16 +101,7 @@ def _retire(draft: Draft, lease: LeaseRequest) -> tuple[Answer, Edits]:
     slots.expire(draft)
     is_holder = slots.holder_of(draft, lease.instance) == lease.holder
     is_replay = is_holder and cull is not None and cull.phase == "out" and cull.claim == lease.holder
-    refusal = hold.refusal(draft, lease.instance)
-    if not is_replay:
-        refusal = (
-            refusal
-            or _duplicate(draft, lease.instance, MemberKey(lease.incarnation, lease.holder))
-            or data_loss.refusal(draft)
-            or slots.culls_pending(draft)
-            or floor.refusal(draft, lease.instance)
-            or slots.refusal(draft, lease)
-        )
+    refusal = gates.refuse_retirement(draft, lease, is_replay=is_replay)
     used, capacity = slots.used(draft), slots.capacity(draft, lease)
     if refusal is not None:
         return _denied(draft, lease.instance, used, capacity, refusal), draft.edits()
@@ -253,7 +203,7 @@ def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: Gate
         suspect=draft.suspect,
         cause=common_cause(draft.view.causes),
         hold=hold.shown(*held) if held else None,
-        is_other_process=refusal.reason == "newborn" and data_loss.other_process_wait_us(draft) > 0,
+        is_other_process=refusal.reason == "newborn" and gates.other_process_wait_us(draft) > 0,
     )
 
 

@@ -1,4 +1,4 @@
-"""The gates of pace: the spacing between two grants, and the tokens of the window."""
+"""The grants of the window: the tokens in use, and the bounds that the store enforces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sidecar.core.fleet.draft import Draft
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.terms import OFF
 from sidecar.core.fleet.tokens import RULES, Quota, Usage
 
@@ -18,32 +17,6 @@ class Bounds(NamedTuple):
     most: int
 
 
-def spacing(draft: Draft) -> GateRefusal | None:
-    """Refuse a grant too soon after the last one, also after one that only the rows of culls show."""
-    if not draft.limits.spacing_us:
-        return None
-    culls = (cull.at_us for cull in draft.culls.values() if not cull.is_lease)
-    times = _times(draft, (*culls, *draft.view.grants.values()))
-    wait_us = times[-1] + draft.limits.spacing_us - draft.now_us if times else 0
-    return GateRefusal("spacing", wait_us) if wait_us > 0 else None
-
-
-def refusal(draft: Draft) -> GateRefusal | None:
-    """Refuse a grant while the window has no token left."""
-    rules = draft.limits
-    if rules.capacity < 1:  # by the settings of another sidecar
-        return GateRefusal("window", rules.window_us)
-    if rules.strategy == "fixed":
-        return None  # the article's counter decides, and the view does not have it
-    if wait_us := _usage(draft).wait_us:
-        return GateRefusal("window", wait_us)
-    if rules.refund_max == OFF:
-        return None
-    every = _times(draft, draft.view.grants.values())
-    wait_us = RULES["log"](every, draft.now_us, Quota(max(1, rules.refund_max), rules.window_us)).wait_us
-    return GateRefusal("refund_max", wait_us) if wait_us else None
-
-
 def is_granted(draft: Draft, claim_id: str) -> bool:
     """Whether this claim was granted within the window."""
     oldest_us = draft.now_us - draft.limits.window_us
@@ -52,7 +25,7 @@ def is_granted(draft: Draft, claim_id: str) -> bool:
 
 def used(draft: Draft) -> int:
     """Tokens in use."""
-    return _usage(draft).used
+    return usage(draft).used
 
 
 def bounds(draft: Draft) -> Bounds:
@@ -65,7 +38,8 @@ def bounds(draft: Draft) -> Bounds:
     return Bounds(rules.capacity, rules.capacity if rules.refund_max == OFF else rules.refund_max)
 
 
-def _usage(draft: Draft) -> Usage:
+def usage(draft: Draft) -> Usage:
+    """The tokens in use, and the time until one more would fit."""
     rules = draft.limits
     return RULES[rules.strategy](_unrefunded(draft), draft.now_us, Quota(max(1, rules.capacity), rules.window_us))
 
@@ -73,9 +47,9 @@ def _usage(draft: Draft) -> Usage:
 def _unrefunded(draft: Draft) -> list[int]:
     """When each token in use was granted; with refunds the tokens of culls that helped are not in use."""
     refunded = draft.view.refunded if draft.limits.refund_max != OFF else frozenset[str]()
-    return _times(draft, (at for claim, at in draft.view.grants.items() if claim not in refunded))
+    return times(draft, (at for claim, at in draft.view.grants.items() if claim not in refunded))
 
 
-def _times(draft: Draft, grants: Iterable[int]) -> list[int]:
+def times(draft: Draft, grants: Iterable[int]) -> list[int]:
     """Grants in ascending order; after a clock has stepped back, grants of the future count as of now."""
     return sorted(min(at, draft.now_us) for at in grants)

@@ -1,17 +1,10 @@
-"""The gate of the hold: a person froze the service or the instance. It refuses claims that were granted before, too."""
+"""The holds: a person froze the service or the instance, also for claims that were granted before."""
 
 from __future__ import annotations
 
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.records import HoldRow
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.types import US_PER_S, Hold
-
-
-def refusal(draft: Draft, instance: str) -> GateRefusal | None:
-    """Refuse everything while a hold is in force."""
-    held = in_force(draft, instance)
-    return GateRefusal("hold", held[1].left_us(draft.now_us)) if held else None
 
 
 def in_force(draft: Draft, instance: str) -> tuple[str, HoldRow] | None:

@@ -1,4 +1,4 @@
-"""The gates of a retirement: culls come first, and only as many containers retire at once as there are slots."""
+"""The slots: only as many containers retire at once."""
 
 from __future__ import annotations
 
@@ -6,24 +6,8 @@ from dataclasses import replace
 
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.records import Slot
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.terms import Share
 from sidecar.core.types import US_PER_S, LeaseRequest
-
-
-def culls_pending(draft: Draft) -> GateRefusal | None:
-    """Refuse a retirement while there are suspects that may be culled; suspects of a paused cause may not."""
-    causes = (cause for cause, count in draft.view.causes.items() if count > 0)
-    is_pending = any(not draft.trial(cause).pause_left_us(draft.now_us) for cause in causes)
-    return GateRefusal("culls", draft.terms.beat_us) if is_pending else None
-
-
-def refusal(draft: Draft, lease: LeaseRequest) -> GateRefusal | None:
-    """Refuse a retirement without a free slot. The requester may hold a slot without knowing it."""
-    holder = holder_of(draft, lease.instance)
-    others = used(draft) - bool(holder)
-    is_free = others < capacity(draft, lease) and holder in ("", lease.holder)
-    return None if is_free else GateRefusal("slots", draft.terms.beat_us)
 
 
 def used(draft: Draft) -> int:

@@ -1,4 +1,4 @@
-"""The gate of the trial: culls for one cause are limited until it is known whether they help.
+"""The trial: culls for one cause are limited until it is known whether they help.
 
 At first one cull for a cause may be without an outcome. Each cull that helped doubles that number, up to the budget. A
 cull that did not help makes it one again, and pauses culls for that cause for a window; each further one in a row
@@ -19,10 +19,8 @@ from typing import Final
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.episode import FIRST
 from sidecar.core.fleet.records import Cull, Trial
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.types import MANUAL, US_PER_S
 
-UNPROVEN_CAUSES: Final = 2
 DAY_US: Final = 24 * 3600 * US_PER_S
 
 MOST_CAUSES: Final = 20
@@ -35,20 +33,6 @@ def name(draft: Draft, cause: str) -> str:
     """The cause under which a cull counts: ``OTHER`` for all beyond the first ``MOST_CAUSES``."""
     is_own = cause == MANUAL or cause in draft.trials or len(draft.trials) < MOST_CAUSES
     return cause if is_own else OTHER
-
-
-def refusal(draft: Draft, cause: str) -> GateRefusal | None:
-    """Refuse a cull while culls for its cause are paused, or too many have no outcome; never a person's order."""
-    if not draft.limits.trial or cause == MANUAL:
-        return None
-    trial, out = draft.trial(cause), draft.open_culls(cause)
-    if pause_us := trial.pause_left_us(draft.now_us):
-        return GateRefusal("paused" if trial.failures else "trial", pause_us)
-    if out >= trial.limit:
-        return GateRefusal("trial", draft.terms.beat_us)
-    if trial.limit == FIRST and _others_tried(draft, cause) >= UNPROVEN_CAUSES:
-        return GateRefusal("causes", draft.terms.beat_us)
-    return None
 
 
 def culled(draft: Draft, cause: str) -> None:
@@ -102,11 +86,3 @@ def release(draft: Draft) -> None:
 def _learn(draft: Draft, cause: str, trial: Trial) -> None:
     if cause != MANUAL:
         draft.trials[cause] = trial
-
-
-def _others_tried(draft: Draft, cause: str) -> int:
-    """Number of other unproven causes with a cull without an outcome, or one that failed within the window."""
-    oldest_us = draft.now_us - draft.limits.window_us
-    tried = {cull.cause for cull in draft.culls.values() if cull.phase != "over" and not cull.is_lease}
-    tried |= {name for name, trial in draft.trials.items() if trial.failures and trial.paused_us >= oldest_us}
-    return sum(draft.trial(other).limit == FIRST for other in tried - {cause, MANUAL})

@@ -79,11 +79,6 @@ FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
             "contended",
             "other sidecars kept changing the fleet's state at the same time: without a clear answer there is no token",
         ),
-        (
-            Unknown("quorum"),
-            "quorum",
-            "too few of the Redis servers answered: without a clear answer there is no token",
-        ),
         (Unknown("eclipse"), "eclipse", "eclipse: without a clear answer there is no token"),
     ],
     ids=[
@@ -102,7 +97,6 @@ FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
         "denied for a new reason",
         "timeout",
         "contended",
-        "quorum",
         "unknown for a new reason",
     ],
 )

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from harness.fleet_model import START_US, TERMS, FleetModel, draft_of, fleet_of_size, names, word
-from sidecar.core.fleet import data_loss
+from sidecar.core.fleet import data_loss, gates
+from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import Cull, Epoch
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import Known, View
 from sidecar.core.types import US_PER_S, Denied, Presence
 
@@ -182,7 +182,7 @@ LOST = replace(OLD, losses=1, lost_us=NOW - 100 * S)
 def test_store_has_to_remember_the_window_and_to_have_heard_the_fleet(
     epoch: Epoch, refusal: GateRefusal | None
 ) -> None:
-    assert data_loss.refusal(draft_of(View(NOW, epoch=epoch))) == refusal
+    assert gates.by_data_loss(draft_of(View(NOW, epoch=epoch))) == refusal
 
 
 @pytest.mark.parametrize(
@@ -200,11 +200,11 @@ def test_other_process_grants_nothing_until_every_sidecar_can_have_beaten_there(
     epoch: Epoch, beat_s: int, wait_s: int
 ) -> None:
     draft = draft_of(View(NOW, epoch=epoch), replace(TERMS, beat_us=beat_s * S))
-    assert data_loss.refusal(draft) == (GateRefusal("newborn", wait_s * S) if wait_s else None)
+    assert gates.by_data_loss(draft) == (GateRefusal("newborn", wait_s * S) if wait_s else None)
 
 
 def test_setting_that_waits_for_nothing_waits_for_nothing() -> None:
-    assert data_loss.refusal(draft_of(View(NOW, epoch=LOST), replace(TERMS, after_loss_wait=False))) is None
+    assert gates.by_data_loss(draft_of(View(NOW, epoch=LOST), replace(TERMS, after_loss_wait=False))) is None
 
 
 # -- stories: flushed, older, stepped -------------------------------------------------------------------------

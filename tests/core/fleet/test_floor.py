@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from harness.fleet_model import START_US, TERMS, draft_of, fleet_of_size, names, word
-from sidecar.core.fleet import floor
+from sidecar.core.fleet import gates
 from sidecar.core.fleet.draft import HOUR_US
+from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import Cull, Epoch, FleetState
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S, Presence
 
@@ -57,7 +57,7 @@ def out(count: int) -> dict[str, Cull]:
     ],
 )
 def test_enough_have_to_be_left(view: View, refusal: GateRefusal | None) -> None:
-    assert floor.refusal(draft_of(view), "me") == refusal
+    assert gates.by_floor(draft_of(view), "me") == refusal
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_only_member_may_go_if_it_was_the_only_one_for_an_hour(
     several_us: int, born_us: int, refusal: GateRefusal | None
 ) -> None:
     view = View(NOW, FleetState(several_us=several_us), Epoch(born_us), alive=1, seen_us=NOW)
-    assert floor.refusal(draft_of(view), "me") == refusal
+    assert gates.by_floor(draft_of(view), "me") == refusal
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.fleet_model import START_US, TERMS, draft_of, fleet_of_size, names, word
-from sidecar.core.fleet import grant_window
+from sidecar.core.fleet import gates, grant_window
+from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.grant_window import Bounds
 from sidecar.core.fleet.records import Epoch
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.terms import OFF, Terms
 from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S, Presence
@@ -36,8 +36,8 @@ def view(*ages_s: float, refunded: int = 0) -> View:
 )
 def test_grants_keep_their_distance(ages_s: list[float], wait_us: int) -> None:
     expected = GateRefusal("spacing", wait_us) if wait_us else None
-    assert grant_window.spacing(draft_of(view(*ages_s), replace(TERMS, spacing_us=30 * S))) == expected
-    assert grant_window.spacing(draft_of(view(*ages_s), TERMS)) is None
+    assert gates.by_spacing(draft_of(view(*ages_s), replace(TERMS, spacing_us=30 * S))) == expected
+    assert gates.by_spacing(draft_of(view(*ages_s), TERMS)) is None
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_tokens_of_the_window(
     if terms.strategy == "fixed":
         ages_s = [0.0 for _ in ages_s]
     draft = draft_of(view(*ages_s, refunded=refunded), terms)
-    assert grant_window.refusal(draft) == refusal
+    assert gates.by_window(draft) == refusal
     assert grant_window.used(draft) == used
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness.fleet_model import TERMS, FleetModel, draft_of, fleet_of_size, names, word
-from sidecar.core.fleet import hold
+from sidecar.core.fleet import gates, hold
+from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import HoldRow
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S, Denied, Granted, Hold
 
@@ -31,7 +31,7 @@ def test_hold_refuses_until_it_is_over(instance: str, now_us: int, shown: Hold |
     draft = draft_of(View(now_us, holds={"": SERVICE, "one": ONE}))
     found = hold.in_force(draft, instance)
     assert (hold.shown(*found) if found else None) == shown
-    assert hold.refusal(draft, instance) == (GateRefusal("hold", wait_us) if shown else None)
+    assert gates.by_hold(draft, instance) == (GateRefusal("hold", wait_us) if shown else None)
 
 
 def held() -> FleetModel:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from harness.fleet_model import START_US, TERMS, FleetModel, draft_of, fleet_of_size, names, word
-from sidecar.core.fleet import slots
+from sidecar.core.fleet import gates, slots
+from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import FleetState, Slot, Trial
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import View
 from sidecar.core.types import Granted, LeaseRequest, Presence
 
@@ -35,7 +35,7 @@ def test_retirement_waits_for_culls_that_may_come(
     causes: dict[str, int], trials: dict[str, Trial], *, is_pending: bool
 ) -> None:
     draft = draft_of(View(NOW, FleetState(trials=trials), causes=causes))
-    assert slots.culls_pending(draft) == (GateRefusal("culls", BEAT_US) if is_pending else None)
+    assert gates.by_pending_culls(draft) == (GateRefusal("culls", BEAT_US) if is_pending else None)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_retirement_waits_for_culls_that_may_come(
 def test_slot_has_to_be_free(leases: dict[str, Slot], amount: str, *, is_free: bool) -> None:
     draft = draft_of(View(NOW, leases=leases, alive=10))
     slots.expire(draft)
-    refusal = slots.refusal(draft, LeaseRequest("h", "me", "0", amount, 60.0))
+    refusal = gates.by_slots(draft, LeaseRequest("h", "me", "0", amount, 60.0))
     assert refusal == (None if is_free else GateRefusal("slots", BEAT_US))
 
 

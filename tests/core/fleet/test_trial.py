@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from harness.fleet_model import START_US, TERMS, FleetModel, draft_of, fleet_of_size, names, word
-from sidecar.core.fleet import trial
+from sidecar.core.fleet import gates, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft
+from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import Cull, FleetState, Trial
-from sidecar.core.fleet.refusal import GateRefusal
 from sidecar.core.fleet.view import View
 from sidecar.core.types import MANUAL, US_PER_S, CauseTrial, Presence
 
@@ -70,9 +70,9 @@ PROVEN = Trial(2)
 def test_cull_waits_for_the_outcomes_of_its_cause(
     trials: dict[str, Trial], out: dict[str, str], refusal: GateRefusal | None
 ) -> None:
-    assert trial.refusal(draft(trials, out), "redis") == refusal
-    assert trial.refusal(draft(trials, out), MANUAL) is None
-    assert trial.refusal(draft(trials, out, is_on=False), "redis") is None
+    assert gates.by_trial(draft(trials, out), "redis") == refusal
+    assert gates.by_trial(draft(trials, out), MANUAL) is None
+    assert gates.by_trial(draft(trials, out, is_on=False), "redis") is None
 
 
 def test_limit_doubles_with_each_that_helped_up_to_the_budget() -> None:

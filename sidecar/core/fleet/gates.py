@@ -1,0 +1,229 @@
+"""The gates, in their order: each refuses a claim or a retirement, or leaves it to the next one.
+
+A claim: hold, replay, duplicate, data loss, trial, floor, spacing, window. A retirement: hold, replay, duplicate, data
+loss, culls pending, floor, slots.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sidecar.core.fleet import grant_window, slots
+from sidecar.core.fleet import hold as holds
+from sidecar.core.fleet.draft import HOUR_US, Draft
+from sidecar.core.fleet.episode import FIRST
+from sidecar.core.fleet.raw import MemberKey
+from sidecar.core.fleet.terms import OFF
+from sidecar.core.fleet.tokens import RULES, Quota
+from sidecar.core.types import MANUAL, US_PER_S, Claim, LeaseRequest
+
+OTHER_PROCESS_US: Final = 15 * US_PER_S
+"""How long another process of the server grants nothing at least. A master that Sentinel demotes takes writes for up to
+11.6 s more. Then its connections are closed, and the sidecars beat at the new master within two seconds."""
+
+UNPROVEN_CAUSES: Final = 2
+
+
+class GateRefusal(NamedTuple):
+    """Why a gate refuses: a word of ``reasons.REFUSALS``, and the microseconds after which to ask again."""
+
+    reason: str
+    wait_us: int
+
+
+def refuse_claim(draft: Draft, claim: Claim, cause: str, *, is_replay: bool, has_token: bool) -> GateRefusal | None:
+    """The first gate that refuses. ``has_token``: granted within the window, so the gates of pace are open."""
+    if refusal := by_hold(draft, claim.instance):
+        return refusal
+    if is_replay:
+        return by_other_holder(draft, claim)
+    refusal = (
+        by_duplicate(draft, claim.instance, MemberKey(claim.incarnation, claim.identity))
+        or by_data_loss(draft)
+        or by_trial(draft, cause)
+        or by_floor(draft, claim.instance)
+    )
+    if refusal is not None or has_token:
+        return refusal
+    return by_spacing(draft) or by_window(draft)
+
+
+def refuse_retirement(draft: Draft, lease: LeaseRequest, *, is_replay: bool) -> GateRefusal | None:
+    """The first gate that refuses. Culls come first, and only as many containers retire at once as there are slots."""
+    if is_replay:
+        return by_hold(draft, lease.instance)
+    return (
+        by_hold(draft, lease.instance)
+        or by_duplicate(draft, lease.instance, MemberKey(lease.incarnation, lease.holder))
+        or by_data_loss(draft)
+        or by_pending_culls(draft)
+        or by_floor(draft, lease.instance)
+        or by_slots(draft, lease)
+    )
+
+
+# -- hold, replay, duplicate ----------------------------------------------------------------------------------------
+
+
+def by_hold(draft: Draft, instance: str) -> GateRefusal | None:
+    """Refuse everything while a hold is in force."""
+    held = holds.in_force(draft, instance)
+    return GateRefusal("hold", held[1].left_us(draft.now_us)) if held else None
+
+
+def by_other_holder(draft: Draft, claim: Claim) -> GateRefusal | None:
+    """Refuse to repeat a grant while another container of this name and incarnation may use it.
+
+    A sidecar that was restarted without its state has another identity, too: it gets its token after an expiry.
+    """
+    cull = draft.culls[claim.instance]
+    is_other = MemberKey(identity=cull.identity).is_other(MemberKey(identity=claim.identity))
+    wait_us = cull.occupied_us - draft.now_us
+    return GateRefusal("duplicate", wait_us) if is_other and wait_us > 0 else None
+
+
+def by_duplicate(draft: Draft, instance: str, member: MemberKey) -> GateRefusal | None:
+    """Refuse while another container beats under this instance name: a cull might reach either.
+
+    A record by any sidecar counts, because this sidecar may have been restarted since.
+    """
+    noted_us = draft.duplicates.get(instance, 0)
+    is_noted = bool(noted_us) and draft.now_us - noted_us < draft.limits.expiry_us
+    is_seen = member.is_other(MemberKey(draft.view.life, draft.view.identity))
+    is_duplicate = is_noted or draft.request.is_duplicate or is_seen
+    return GateRefusal("duplicate", draft.terms.beat_us) if is_duplicate else None
+
+
+# -- data loss ------------------------------------------------------------------------------------------------------
+
+
+def by_data_loss(draft: Draft) -> GateRefusal | None:
+    """Refuse a grant unless the store knows the whole last window and the whole fleet."""
+    if not draft.limits.after_loss_wait:
+        return None
+    if wait_us := lost_wait_us(draft):
+        return GateRefusal("data_loss", wait_us)
+    wait_us = newborn_wait_us(draft)
+    return GateRefusal("newborn", wait_us) if wait_us else None
+
+
+def lost_wait_us(draft: Draft) -> int:
+    """Microseconds until a window has passed since the last loss; 0 after that."""
+    lost_us = draft.epoch.lost_us
+    return max(0, lost_us + draft.limits.window_us + 1 - draft.now_us) if lost_us else 0
+
+
+def newborn_wait_us(draft: Draft) -> int:
+    """Microseconds until the store knows the fleet.
+
+    That takes half the expiry of a beat, after its epoch began or half of the fleet fell silent at once. Before, no
+    sidecar may have noticed a loss, and the size of the fleet is not known. Another process of the server takes
+    ``OTHER_PROCESS_US`` at least.
+    """
+    wait_us = max(draft.epoch.born_us, draft.epoch.silent_us) + draft.limits.expiry_us // 2 - draft.now_us
+    return max(0, wait_us, other_process_wait_us(draft))
+
+
+def other_process_wait_us(draft: Draft) -> int:
+    """Microseconds until every sidecar has had the time to beat at the process that follows another; 0 after that."""
+    return max(0, draft.epoch.met_us + max(OTHER_PROCESS_US, draft.limits.expiry_us // 2) - draft.now_us)
+
+
+# -- trial ----------------------------------------------------------------------------------------------------------
+
+
+def by_trial(draft: Draft, cause: str) -> GateRefusal | None:
+    """Refuse a cull while culls for its cause are paused, or too many have no outcome; never a person's order."""
+    if not draft.limits.trial or cause == MANUAL:
+        return None
+    trial, out = draft.trial(cause), draft.open_culls(cause)
+    if pause_us := trial.pause_left_us(draft.now_us):
+        return GateRefusal("paused" if trial.failures else "trial", pause_us)
+    if out >= trial.limit:
+        return GateRefusal("trial", draft.terms.beat_us)
+    if trial.limit == FIRST and _others_tried(draft, cause) >= UNPROVEN_CAUSES:
+        return GateRefusal("causes", draft.terms.beat_us)
+    return None
+
+
+def _others_tried(draft: Draft, cause: str) -> int:
+    """Number of other unproven causes with a cull without an outcome, or one that failed within the window."""
+    oldest_us = draft.now_us - draft.limits.window_us
+    tried = {cull.cause for cull in draft.culls.values() if cull.phase != "over" and not cull.is_lease}
+    tried |= {name for name, trial in draft.trials.items() if trial.failures and trial.paused_us >= oldest_us}
+    return sum(draft.trial(other).limit == FIRST for other in tried - {cause, MANUAL})
+
+
+# -- floor ----------------------------------------------------------------------------------------------------------
+
+
+def by_floor(draft: Draft, instance: str) -> GateRefusal | None:
+    """Refuse to leave too few containers in service. A service that had a single one for an hour may lose it."""
+    cull, is_counted = draft.culls.get(instance), is_available(draft, instance)
+    is_missing = cull is not None and cull.phase == "out"
+    fleet = draft.fleet + (not is_counted and not is_missing)  # the requester is there even if it has not beaten
+    if fleet == 1 and single_us(draft) >= HOUR_US:
+        return None
+    after = draft.available - is_counted
+    if after >= draft.limits_of(fleet).floor:
+        return None
+    return GateRefusal("floor" if after else "last", draft.terms.beat_us)
+
+
+def is_available(draft: Draft, instance: str) -> bool:
+    """Whether the requester is among the available."""
+    view = draft.view
+    is_alive = bool(view.seen_us) and draft.now_us - view.seen_us <= draft.limits.expiry_us
+    return is_alive and not draft.is_out(instance, view.life)
+
+
+def single_us(draft: Draft) -> int:
+    """For how long the fleet has had a single member, as far as the store knows."""
+    return draft.now_us - max(draft.several_us, draft.epoch.born_us)
+
+
+# -- spacing, window ------------------------------------------------------------------------------------------------
+
+
+def by_spacing(draft: Draft) -> GateRefusal | None:
+    """Refuse a grant too soon after the last one, also after one that only the rows of culls show."""
+    if not draft.limits.spacing_us:
+        return None
+    culls = (cull.at_us for cull in draft.culls.values() if not cull.is_lease)
+    times = grant_window.times(draft, (*culls, *draft.view.grants.values()))
+    wait_us = times[-1] + draft.limits.spacing_us - draft.now_us if times else 0
+    return GateRefusal("spacing", wait_us) if wait_us > 0 else None
+
+
+def by_window(draft: Draft) -> GateRefusal | None:
+    """Refuse a grant while the window has no token left."""
+    rules = draft.limits
+    if rules.capacity < 1:  # by the settings of another sidecar
+        return GateRefusal("window", rules.window_us)
+    if rules.strategy == "fixed":
+        return None  # the article's counter decides, and the view does not have it
+    if wait_us := grant_window.usage(draft).wait_us:
+        return GateRefusal("window", wait_us)
+    if rules.refund_max == OFF:
+        return None
+    every = grant_window.times(draft, draft.view.grants.values())
+    wait_us = RULES["log"](every, draft.now_us, Quota(max(1, rules.refund_max), rules.window_us)).wait_us
+    return GateRefusal("refund_max", wait_us) if wait_us else None
+
+
+# -- culls pending, slots -------------------------------------------------------------------------------------------
+
+
+def by_pending_culls(draft: Draft) -> GateRefusal | None:
+    """Refuse a retirement while there are suspects that may be culled; suspects of a paused cause may not."""
+    causes = (cause for cause, count in draft.view.causes.items() if count > 0)
+    is_pending = any(not draft.trial(cause).pause_left_us(draft.now_us) for cause in causes)
+    return GateRefusal("culls", draft.terms.beat_us) if is_pending else None
+
+
+def by_slots(draft: Draft, lease: LeaseRequest) -> GateRefusal | None:
+    """Refuse a retirement without a free slot. The requester may hold a slot without knowing it."""
+    holder = slots.holder_of(draft, lease.instance)
+    others = slots.used(draft) - bool(holder)
+    is_free = others < slots.capacity(draft, lease) and holder in ("", lease.holder)
+    return None if is_free else GateRefusal("slots", draft.terms.beat_us)
