@@ -40,7 +40,7 @@ _FIXED: Final = {
 
 _ELSEWHERE: Final = frozenset(
     {"config", "token_file", "redis_password_file", "redis_ca", "redis_cert", "redis_key", "state_dir", "run_lock"}
-    | {"tls_cert", "tls_key", "tls_client_ca", "webhook_url_file", "slack_url_file", "pagerduty_key_file", "cull_hook"}
+    | {"tls_cert", "tls_key", "tls_client_ca", "webhook_url_file", "cull_hook"}
 )
 """Settings that name files of another machine."""
 
