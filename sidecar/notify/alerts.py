@@ -143,8 +143,9 @@ class Alerts:
         if not isinstance(self._answer, Fleet):
             return False
         name, _, cause = topic.partition(":")
+        has_failed = any(one.cause == cause and one.failures for one in self._answer.trials)
         # A pause may be over, and the trouble not: the next cull shows whether restarts help now.
-        return name != "paused" or not any(one.cause == cause and one.failures for one in self._answer.trials)
+        return name != "paused" or not (has_failed and self._answer.suspect)
 
     def _present(self, now: float) -> Iterator[Alert]:
         if isinstance(self._answer, Fleet):

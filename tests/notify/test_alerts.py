@@ -98,7 +98,7 @@ def test_pause_that_ends_during_the_trouble_is_not_the_end() -> None:
         assert words(seen, over, float(now)) == []
     assert words(seen, Fleet(10, suspect=3, trials=(PAUSED,)), 400.0) == []
     for now in range(410, 500, 10):
-        assert words(seen, CALM, float(now)) == []
+        assert words(seen, replace(over, suspect=0), float(now)) == [], "nobody is sick: it is over"
     assert words(seen, Fleet(10, suspect=3, trials=(PAUSED,)), 500.0) == ["paused"]
 
 
