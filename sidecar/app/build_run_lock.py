@@ -36,6 +36,6 @@ def _modules(config: Config) -> list[str]:
         ),
         *(["sidecar.app.build_datagrams"] if config.statsd.has_sockets else []),
         *(["sidecar.app.build_scraper"] if config.scrape.scrape_url else []),
-        *(["sidecar.app.build_notify"] if config.notify.has_receivers else []),
+        *(["sidecar.app.build_notify"] if config.notify.has_webhook else []),
         *(["sidecar.actions.hook"] if config.hook.cull_hook else []),
     ]

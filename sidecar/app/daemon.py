@@ -47,7 +47,7 @@ def main(config: Config) -> int:
     """
     # A timestamp beside every counter would double the page, and nothing reads it.
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    if config.scrape.scrape_url or config.notify.has_receivers:
+    if config.scrape.scrape_url or config.notify.has_webhook:
         lean_import.import_client()
     metrics = metrics_of(config)
     with logging_to(
@@ -160,7 +160,7 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
 
         offer = sidecar.report_tap.tapped("scrape", sidecar.offer)
         yield scraper(config.scrape, config.judging.error_window, offer, sidecar.observers).run()
-    if config.notify.has_receivers:
+    if config.notify.has_webhook:
         from sidecar.app.build_notify import messenger  # noqa: PLC0415 - 14 ms, and few send messages
 
         yield messenger(

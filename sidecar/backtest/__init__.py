@@ -1,1 +1,1 @@
-"""What happened to a fleet, read from Prometheus, access logs or the ledger, played again by the real controllers."""
+"""How often each limit of errors would have been reached in a fleet's past, and which limit to set."""

@@ -1,4 +1,4 @@
-"""Reads from a server of the operator over HTTP, in pieces: Prometheus, or a sidecar.
+"""Reads from a server of the operator over HTTP, in pieces: Prometheus.
 
 It follows no redirect, because the token is for this server alone.
 """
@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlencode
 
-from sidecar.backtest.past import PastError
+from sidecar.backtest.error_counts import PastError
 from sidecar.config.urls import web_parts
 from sidecar.net.token_file import SHORTEST, Token
 

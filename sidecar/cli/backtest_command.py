@@ -1,70 +1,161 @@
-"""``backtest``: a fleet's own past, played again by the rules of this version."""
+"""``backtest``: how often each limit of errors would have been reached in a fleet's own past."""
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from sidecar.cli.parameters import DURATION, PAGE_FILE, Command, json_option
+from sidecar.cli.parameters import DURATION, Command, json_option, show
+from sidecar.cli.terminal import plain
+from sidecar.runlock import durations
+
+if TYPE_CHECKING:
+    from sidecar.backtest.error_counts import ErrorCounts
+
+SINCE_S: Final = 86_400.0
+"""How far back a server is asked without ``--since``."""
+
+SHORTEST_WINDOW_S: Final = 1.0
+_UNIX_S: Final = 1e8
+"""A number from here on is a Unix time: as a duration it would be three years."""
 
 _FILE: Final = click.Path(path_type=Path)
+
+
+class Past(NamedTuple):
+    """Where the past comes from, as it was typed. Empty and None: not given."""
+
+    files: tuple[Path, ...]
+    prometheus: tuple[str, ...]
+    access_log: tuple[Path, ...]
+    errors: str
+    since: str | None
+    until: str | None
+    window: float
+    instance_label: str
+    log_instance: str
+    instance_field: str
+    time_field: str
+    status_field: str
+    source_token_file: str
 
 
 @click.command(cls=Command)
 @click.argument("files", nargs=-1, type=_FILE, metavar="[FILE]...")
 @click.option("--prometheus", multiple=True, metavar="URL|FILE", help="A Prometheus, or saved answers of query_range.")
 @click.option("--access-log", multiple=True, type=_FILE, metavar="FILE", help="An access log; further ones may follow.")
-@click.option("--ledger", metavar="FILE|URL", help="What events --json printed, or the local listener of a sidecar.")
-@click.option("--errors", default="", metavar="SELECTOR", help="Prometheus: counters of errors, as in SCRAPE_ERRORS.")
-@click.option("--requests", default="", metavar="SELECTOR", help="Prometheus: counters of requests.")
+@click.option("--errors", default="", metavar="SELECTOR", help="Prometheus URL: the counters of errors.")
 @click.option("--instance-label", default="instance", metavar="LABEL", help="Prometheus: the label of the container.")
 @click.option("--since", metavar="TIME", help="Beginning: 2026-11-22T10:00Z, Unix seconds, or 6h ago as 6h.")
 @click.option("--until", metavar="TIME", help="End, in the same way.")
-@click.option("--step", type=DURATION, metavar="DURATION", help="Distance of the points: 15s of a server, 1s of logs.")
-@click.option("--format", type=click.Choice(("common", "json")), help="Access log: its format; without it found out.")
-@click.option("--log-instance", default="", metavar="NAME", help="Access log: the container; else by field or file.")
+@click.option("--window", type=DURATION, default="60s", metavar="DURATION", help="Your ARBITER_ERROR_WINDOW.")
+@click.option("--log-instance", default="", metavar="NAME", help="Access log: the container of all lines.")
 @click.option("--instance-field", default="instance", metavar="FIELD", help="Access log in JSON: the container.")
 @click.option("--time-field", default="time", metavar="FIELD", help="Access log in JSON: the time.")
 @click.option("--status-field", default="status", metavar="FIELD", help="Access log in JSON: the status of HTTP.")
-@click.option("--containers", type=click.IntRange(0, 5000), default=0, help="Ledger: the size of the fleet.")
-@click.option("--source-token-file", default="", metavar="FILE", help="The token for Prometheus or the sidecar.")
-@click.option(
-    "--settings", "settings", type=_FILE, metavar="FILE.toml", help="Your settings, as in the sidecar's file."
-)
-@click.option(
-    "--compare",
-    type=(_FILE, _FILE),
-    metavar="A.toml B.toml",
-    default=None,
-    help="Play it under the settings of each of two files, over those of --settings.",
-)
-@click.option("--sweep", metavar="SETTINGS", help="Play it under each combination: error_limit=3..50,budget=5,10,20.")
-@click.option("--suggest", is_flag=True, help="Find the least limits that are good enough for a fleet like this one.")
-@click.option("--replace", "replace_s", type=DURATION, default="45s", metavar="DURATION", help="Time of a replacement.")
-@click.option("--report-requests", is_flag=True, help="The apps report their requests too, not only errors.")
-@click.option("--weighted", is_flag=True, help="The balancer followed the sidecar's weights then, so errors are fewer.")
-@click.option("--article/--no-article", default=True, help="Also play it under the rule of the article.")
-@click.option("--seed", type=click.IntRange(0), default=1, help="Of the jitter of checks and beats.")
-@click.option(
-    "--fail-if", multiple=True, metavar="LIMIT", help="Exit code 1 if your figures are so: 'culls_per_day > 3'."
-)
-@click.option("--html", type=PAGE_FILE, metavar="FILE", help="Also write a page with pictures.")
-@click.option("--cores", type=click.IntRange(0), default=0, help="Runs at the same time, 0: one for each core.")
+@click.option("--source-token-file", default="", metavar="FILE", help="Prometheus URL: the file with the token for it.")
 @json_option
-def backtest(**options: Any) -> int:
-    """Play your own past: what would have been culled, and why.
+def backtest(*, as_json: bool, **options: Any) -> int:
+    """Count the errors of your own past, and say which limit to set.
 
-    The past comes from Prometheus, from access logs or from the ledger. Each settings are played twice, because nobody
-    knows what a culled container would have done: its errors end with it (optimistic), or its replacement has them too
-    (pessimistic). Nothing is changed.
+    The past comes from Prometheus or from access logs. The answer says how often a container would have reached each
+    limit of errors, and which limit chance alone hardly ever reaches. Nothing is changed, and no sidecar has to run.
     """
-    from sidecar.cli import past_source, played_backtest  # noqa: PLC0415 - 100 ms, which help and completion do not need
-    from sidecar.cli.simulated_days import Asked  # noqa: PLC0415 - as above
+    from sidecar.backtest import answer, limits  # noqa: PLC0415 - help and completion do not need them
+    from sidecar.backtest.error_counts import PastError  # noqa: PLC0415 - as above
 
-    source = past_source.Source(**{name: options.pop(name) for name in past_source.Source._fields})
-    plays = played_backtest.Plays(**{name: options.pop(name) for name in played_backtest.Plays._fields})
-    seed, thins = options.pop("seed"), not options.pop("weighted")
-    way = played_backtest.Way(options.pop("replace_s"), seed, thins, options.pop("report_requests"))
-    return played_backtest.run(source, way, plays, Asked(day="", seed=seed, seeds=1, **options))
+    try:
+        counts = read(Past(**options))
+        findings = limits.judge(counts)
+    except PastError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        show(answer.as_json(counts, findings))
+    else:
+        for line in answer.as_text(counts, findings):
+            click.echo(plain(line))
+    return 0
+
+
+def read(past: Past) -> ErrorCounts:
+    """The errors of the past. Raises UsageError with the option, and PastError with the place."""
+    if bool(past.prometheus) == bool(past.access_log):
+        raise click.UsageError("takes either --prometheus or --access-log")
+    if past.window < SHORTEST_WINDOW_S:
+        raise click.UsageError(f"--window: must be at least {durations.write(SHORTEST_WINDOW_S)}")
+    now = time.time()
+    since_s, until_s = _time("--since", past.since, now, 0.0), _time("--until", past.until, now, inf)
+    if since_s >= until_s:
+        raise click.UsageError("--until: must be after --since")
+    if past.access_log:
+        return _access_logs(past, since_s, until_s)
+    if not past.prometheus[0].startswith(("http://", "https://")):
+        return _saved_answers(past, since_s, until_s)
+    return _server(past, since_s or now - SINCE_S, min(until_s, now))
+
+
+def _access_logs(past: Past, since_s: float, until_s: float) -> ErrorCounts:
+    from sidecar.backtest import access_log  # noqa: PLC0415 - as above
+
+    paths = (*past.access_log, *past.files)
+    counts = _counts(past, paths)
+    fields = (past.instance_field, past.time_field, past.status_field)
+    access_log.read(paths, access_log.LogOptions(past.log_instance, *fields, since_s, until_s), counts)
+    return counts
+
+
+def _saved_answers(past: Past, since_s: float, until_s: float) -> ErrorCounts:
+    from sidecar.backtest.prometheus_range import CounterRange  # noqa: PLC0415 - as above
+
+    if past.errors:
+        raise click.UsageError("--errors: is for a URL; a saved answer has the counters that were asked for")
+    paths = (*map(Path, past.prometheus), *past.files)
+    counts = _counts(past, paths)
+    CounterRange(counts, past.instance_label, since_s, until_s).read_files(paths)
+    return counts
+
+
+def _server(past: Past, since_s: float, until_s: float) -> ErrorCounts:
+    from sidecar.backtest.error_counts import ErrorCounts, PastError  # noqa: PLC0415 - as above
+    from sidecar.backtest.http_source import HttpSource  # noqa: PLC0415 - as above
+    from sidecar.backtest.prometheus_range import CounterRange  # noqa: PLC0415 - as above
+
+    if not past.errors:
+        raise click.UsageError("--errors: is missing, such as --errors 'http_requests_total{status=~\"5..\"}'")
+    if len(past.prometheus) > 1 or past.files:
+        raise click.UsageError("--prometheus: takes one URL, or files")
+    try:
+        source = HttpSource(past.prometheus[0], past.source_token_file)
+    except PastError as error:
+        raise click.UsageError(f"--prometheus: {error}") from None
+    counts = ErrorCounts(source.place, past.window)
+    CounterRange(counts, past.instance_label, since_s, until_s).read_api(source, past.errors)
+    return counts
+
+
+def _counts(past: Past, paths: tuple[Path, ...]) -> ErrorCounts:
+    from sidecar.backtest.error_counts import ErrorCounts  # noqa: PLC0415 - as above
+
+    return ErrorCounts(str(paths[0]) if len(paths) == 1 else f"{len(paths)} files", past.window)
+
+
+def _time(option: str, text: str | None, now: float, default: float) -> float:
+    """Unix time of a date, of Unix seconds, or of a duration before now. Raises UsageError."""
+    if text is None:
+        return default
+    try:
+        seconds = durations.parse(text)
+        return seconds if seconds >= _UNIX_S else now - seconds
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        hint = "is no time: write 2026-11-22T10:00Z, Unix seconds, or a duration before now such as 6h"
+        raise click.UsageError(f"{option}: {text!r} {hint}") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

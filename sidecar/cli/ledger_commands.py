@@ -247,26 +247,25 @@ def _write(output: str, document: str) -> None:
 
 
 @click.command(cls=Command)
-@click.option("--test", is_flag=True, help="Send a test and its end to every receiver of the settings.")
+@click.option("--test", is_flag=True, help="Send a test to the webhook of the settings.")
 @json_option
 @where
 @click.pass_context
 def message(ctx: click.Context, /, *, test: bool, as_json: bool) -> int:
-    """Send a test message to every receiver.
+    """Send a test message to the webhook.
 
-    It prints what each of them answered. The exit code is 1 when a receiver did not take it, 2 when the settings name
-    none.
+    It prints the answer. The exit code is 1 when the webhook did not take it, 2 when the settings name none.
     """
     from sidecar.app import build_notify  # noqa: PLC0415 - the client of HTTP, which no other command needs
 
     if not test:
         raise click.UsageError("--test: is missing, and there is nothing else to do")
     effective = config(ctx)
-    if not effective.notify.has_receivers:
-        raise click.UsageError("no receiver is set: ARBITER_WEBHOOK_URL, ARBITER_SLACK_URL_FILE, ...")
-    results = asyncio.run(build_notify.send_test_messages(effective))
+    if not effective.notify.has_webhook:
+        raise click.UsageError("no webhook is set: ARBITER_WEBHOOK_URL or ARBITER_WEBHOOK_URL_FILE")
+    outcome, is_sent = asyncio.run(build_notify.send_test_message(effective))
     if as_json:
-        show({"receivers": [{"receiver": receiver, "outcome": outcome} for receiver, outcome, _ in results]})
+        show({"outcome": outcome, "sent": is_sent})
     else:
-        click.echo("\n".join(f"{receiver}: {outcome}" for receiver, outcome, _ in results))
-    return 0 if all(is_sent for *_, is_sent in results) else EXIT_FAILED
+        click.echo(outcome)
+    return 0 if is_sent else EXIT_FAILED

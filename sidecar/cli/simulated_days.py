@@ -26,7 +26,6 @@ from sidecar.simulation.day_file import Day
 from sidecar.simulation.day_outcome import DayOutcome
 from sidecar.simulation.day_table import DayError
 from sidecar.simulation.fleet_rules import CHECK_RESTART, NO_CULLING, FleetRules
-from sidecar.simulation.suggestion import RecordedErrors
 from sidecar.simulation.sweep import SweepError
 
 _FIXED: Final = {
@@ -41,7 +40,7 @@ _FIXED: Final = {
 
 _ELSEWHERE: Final = frozenset(
     {"config", "token_file", "redis_password_file", "redis_ca", "redis_cert", "redis_key", "state_dir", "run_lock"}
-    | {"tls_cert", "tls_key", "tls_client_ca", "webhook_url_file", "slack_url_file", "pagerduty_key_file", "cull_hook"}
+    | {"tls_cert", "tls_key", "tls_client_ca", "webhook_url_file", "cull_hook"}
 )
 """Settings that name files of another machine."""
 
@@ -188,20 +187,15 @@ def run_suggestion(asked: Asked) -> int:
         if not day.load.stray:
             raise DayError(
                 f"{path}: [fleet]: background_errors: must be given for --suggest, and be more than 0: the part of the "
-                "requests that fails while all is well; backtest --suggest finds it in your past"
+                "requests that fails while all is well; backtest finds the errors of a usual window"
             )
         _, config = rules_of("yours", f"{path}: [settings]", day.settings)
         result = suggestion_for(path, day, config, asked)
     return answer(asked, result, "\n".join(suggestion.as_text(result)), [], [])
 
 
-def suggestion_for(
-    path: Path, day: Day, config: Config, asked: Asked, record: RecordedErrors | None = None
-) -> dict[str, Any]:
-    """The suggestion for the fleet of a day, whose settings are those of ``path``, as JSON. Raises DayError.
-
-    ``record``: where the background errors of the day come from, if it is not made up.
-    """
+def suggestion_for(path: Path, day: Day, config: Config, asked: Asked) -> dict[str, Any]:
+    """The suggestion for the fleet of a day, whose settings are those of ``path``, as JSON. Raises DayError."""
     seeds, window_s = range(asked.seed, asked.seed + asked.seeds), config.judging.error_window
 
     def rules_with(**settings: int) -> FleetRules:
@@ -242,7 +236,6 @@ def suggestion_for(
         "usual_errors": round(suggestion.usual_errors(day, window_s), 3),
         "requests_per_second": round(day.load.per_s, 4),
         "background_errors": round(day.load.stray, 7),
-        "record": None if record is None else {"errors": record.seen, "minutes": round(record.seconds / 60, 1)},
         "goals": {
             "reached_by_noise_per_month": suggestion.NOISE_PER_MONTH,
             "time_to_cull_s": suggestion.TIME_TO_CULL_S,

@@ -275,7 +275,7 @@ def _run_lock(s: Settings) -> Iterator[str]:
 
 def _messages(s: Settings) -> Iterator[str]:
     if s.webhook_url and s.webhook_url_file:
-        yield "ARBITER_WEBHOOK_URL_FILE: ARBITER_WEBHOOK_URL names receivers as well, one of the two has to go"
+        yield "ARBITER_WEBHOOK_URL_FILE: ARBITER_WEBHOOK_URL names a webhook as well, one of the two has to go"
     if s.webhook_template:
         try:
             webhook_template.read(s.webhook_template)

@@ -53,10 +53,12 @@ def _part(value: object) -> object:
         raise ValueError("must be a part such as 0.1 or 10%") from None
 
 
-def _web_urls(text: str) -> str:
-    for url in addresses.listed(text):
-        urls.web_parts(url, "must be http:// or https://, several with commas between")
-    return text.strip()
+def _web_url(text: str) -> str:
+    if text:
+        if "," in text:
+            raise ValueError("takes one URL, without a comma")
+        urls.web_parts(text, "must be http:// or https://")
+    return text
 
 
 def _link(text: str) -> str:
@@ -104,7 +106,7 @@ KindNames = Annotated[str, AfterValidator(kinds.checked_names)]
 
 RedisUrls = Annotated[str, AfterValidator(redis_urls.redis_url)]
 ScrapeUrl = Annotated[str, AfterValidator(_scrape_url)]
-WebUrls = Annotated[str, AfterValidator(_web_urls)]
+WebUrl = Annotated[str, AfterValidator(_web_url)]
 Link = Annotated[str, AfterValidator(_link)]
 Selectors = Annotated[str, AfterValidator(_selectors)]
 Listen = Annotated[str, AfterValidator(addresses.listen)]

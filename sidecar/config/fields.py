@@ -21,7 +21,7 @@ from sidecar.config.field_types import (
     Seconds,
     Selectors,
     Switch,
-    WebUrls,
+    WebUrl,
 )
 
 
@@ -107,27 +107,15 @@ class OperationFields(_Fields):
         description="Path of the PEM file with the authorities of clients: these listeners then require a certificate "
         "that one of them has signed, read again when it changes; empty: clients need none.",
     )
-    webhook_url: WebUrls = Field(
-        "", description="URLs for messages as JSON, with commas between, of which one suffices; empty: none."
+    webhook_url: WebUrl = Field(
+        "", description="URL for messages, of Slack, Mattermost or Teams as it is; empty: none."
     )
-    webhook_url_file: FilePath = Field(
-        "", description="Path of the file with these URLs instead, one a line, if they are secret."
-    )
+    webhook_url_file: FilePath = Field("", description="Path of the file with this URL instead, if it is secret.")
     webhook_template: FilePath = Field(
-        "", description="Path of the file with the JSON of these messages, `$` before its fields; empty: all fields."
-    )
-    slack_url_file: FilePath = Field(
-        "", description="Path of the file with the URL of Slack's incoming webhook; empty: none."
-    )
-    pagerduty_key_file: FilePath = Field(
-        "", description="Path of the file with the integration key of PagerDuty's Events API v2; empty: none."
-    )
-    pagerduty_url: WebUrls = Field("https://events.pagerduty.com/v2/enqueue", description="URL of that API.")
-    alertmanager_url: WebUrls = Field(
-        "", description="URLs of the Alertmanagers that get messages, such as `http://alerts:9093`; empty: none."
+        "", description="Path of the file with the JSON of messages, `$` before its fields; empty: their text alone."
     )
     runbook_url: Link = Field(
         "", description="URL with which the links to runbooks begin, in messages and in `/why`; empty: no links."
     )
     page_url: Link = Field("", description="URL of the status page for the links in messages; empty: no links.")
-    messages: Switch = Field("on", description="Messages to people: `off` sends none to any receiver.")
+    messages: Switch = Field("on", description="Messages to people: `off` sends none.")

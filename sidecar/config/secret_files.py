@@ -32,8 +32,6 @@ def paths(config: Config) -> dict[str, str]:
         "redis_key": redis.redis_key,
         "redis_cert": "" if redis.redis_key else redis.redis_cert,  # then it holds the key as well
         "webhook_url_file": notify.webhook_url_file,
-        "slack_url_file": notify.slack_url_file,
-        "pagerduty_key_file": notify.pagerduty_key_file,
     }
     return {name: path for name, path in found.items() if path}
 

@@ -55,7 +55,7 @@ ADVANCED = (
     *("budget_strategy", "budget_key", "never_last", "probation", "refund_max", "beat_interval", "after_data_loss"),
     *("redis_timeout", "drain_min", "stop_drain", "down_status", "soft_drain", "weight_floor", "agent_maxconn"),
     *("scrape_interval", "scrape_timeout", "scrape_max_bytes", "lifetime_jitter", "retire_timeout", "replace_time"),
-    *("action_timeout", "exit_code", "cull_hook_timeout", "events_max", "pagerduty_url"),
+    *("action_timeout", "exit_code", "cull_hook_timeout", "events_max"),
 )
 """The settings that hardly anybody changes, which all of them show last."""
 

@@ -203,18 +203,13 @@ class NotifyConfig(NamedTuple):
     webhook_url: str = ""
     webhook_url_file: str = ""
     webhook_template: str = ""
-    slack_url_file: str = ""
-    pagerduty_key_file: str = ""
-    pagerduty_url: str = "https://events.pagerduty.com/v2/enqueue"
-    alertmanager_url: str = ""
     runbook_url: str = ""
     page_url: str = ""
 
     @property
-    def has_receivers(self) -> bool:
+    def has_webhook(self) -> bool:
         """Whether messages are sent at all."""
-        files = (self.webhook_url_file, self.slack_url_file, self.pagerduty_key_file)
-        return self.messages == "on" and any((self.webhook_url, self.alertmanager_url, *files))
+        return self.messages == "on" and bool(self.webhook_url or self.webhook_url_file)
 
 
 class RunLockConfig(NamedTuple):

@@ -27,6 +27,7 @@ _CALLED = "this setting is called {} since 0.2"
 _REPLACED = "replaced by {}, which limits culls for one cause until their outcome is known"
 _MERGED = "merged into {} in 0.2"
 _GONE = "there is no such setting since 0.3: "
+_PAGER = _GONE + "Alertmanager pages by deploy/prometheus/alerts.yml, or {} has the JSON of PagerDuty"
 _FORMER = {
     "brake": ("trial", _REPLACED),
     "useless_after": ("trial", _REPLACED),
@@ -40,6 +41,10 @@ _FORMER = {
     "confirm": ("settle", _MERGED + ": a suspect that is fine at any check while it settles is not culled"),
     "min_age": ("grace", _MERGED + ": errors of an app within its grace do not count"),
     "tls_doors": ("tls_listeners", _CALLED + "; the agent-check has no TLS any more"),
+    "slack_url_file": ("webhook_url_file", _GONE + "Slack takes the messages of {} as they are"),
+    "pagerduty_key_file": ("webhook_template", _PAGER),
+    "pagerduty_url": ("webhook_template", _PAGER),
+    "alertmanager_url": ("", _GONE + "Prometheus sends the alerts of deploy/prometheus/alerts.yml"),
     "run_lifetime": (
         "",
         _GONE + "let systemd (RuntimeMaxSec=) or cron (timeout 24h) end the sidecar; a standby goes on",

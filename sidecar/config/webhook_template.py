@@ -9,8 +9,8 @@ from string import Template
 from typing import Final
 
 FIELDS: Final = (
-    *("status", "severity", "topic", "word", "sentence", "service", "namespace", "instance", "sender", "mode"),
-    *("began", "at", "key", "runbook", "page", "facts"),
+    *("text", "severity", "word", "sentence", "service", "namespace", "instance", "sender", "mode", "at", "key"),
+    *("runbook", "page", "containers", "cause", "sample", "command"),
 )
 """The fields of a message that a template may name."""
 

@@ -1,1 +1,1 @@
-"""Messages to people: which conditions need one, which sidecar sends it, and the format of each receiver."""
+"""Messages to people: which alerts there are, and the webhook that takes them. The rest is Alertmanager's."""

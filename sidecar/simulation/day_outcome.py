@@ -26,8 +26,7 @@ class DayOutcome:
     ``stuck``: containers that are stuck at the end. ``denials`` and ``refusals``: answers to claims and to requests for
     leases, by reason. ``refused``: the number of containers, by the reason that one of their claims was refused for.
     ``recoveries``: suspects that became well without a restart. ``visits``: when an engineer came. ``names``: of the
-    containers, by place. ``is_recorded``: of a record, where nobody knows what was wrong. ``budget``: tokens a window.
-    ``without_service``: of a record, the times in which no container was in service, as seconds from and to.
+    containers, by place. ``budget``: tokens a window.
     """
 
     rules: str
@@ -52,8 +51,6 @@ class DayOutcome:
     fleet_outcomes: Mapping[str, int] = field(default_factory=dict)
     first_refusals: tuple[SimulatedRefusal, ...] = ()
     names: tuple[str, ...] = ()
-    is_recorded: bool = False
-    without_service: tuple[tuple[float, float], ...] = ()
     budget: int | None = None
     timeline: Timeline | None = field(default=None, compare=False)
 
@@ -84,7 +81,6 @@ class DayOutcome:
             dict(world.store.state().outcomes),
             first_refusals=tuple(answers.first_refusals),
             names=tuple(world.names),
-            is_recorded=world.is_recorded,
             timeline=world.timeline,
             budget=Share.read(world.rules.terms.capacity).at_most(world.most_apps) if world.rules.watches else None,
         )
@@ -126,8 +122,6 @@ class DayOutcome:
     @property
     def needs(self) -> Counter[str]:
         """The number of culls by what was wrong with the container."""
-        if self.is_recorded:
-            return Counter({"unknown": len(self.culls)})
         return Counter(cull.need for cull in self.culls)
 
     @property

@@ -25,11 +25,6 @@ ARTICLE: Final = "article"
 
 _SHOWN: Final = 10
 
-_OF_DAYS: Final = frozenset(
-    {"avoidable_failed_requests", "culls_by_need", "time_to_cull_s", "visits_of_an_engineer", "stuck_at_the_end"}
-)
-"""Figures of made-up days. Of a record nobody knows what was wrong with a container."""
-
 _NOTES: Final = (
     "Avoidable: failed outside of an outage of all containers, or for lack of capacity; not the background errors.",
     "The same seed gives the same day and the same errors under all rules.",
@@ -98,12 +93,9 @@ def clock_of(seconds: float) -> str:
 
 
 def figures_of(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any]:
-    """The answers under one set of rules as JSON values, compared with the other outcomes.
-
-    Those of a record have no figures of which only a made-up day knows the answer.
-    """
+    """The answers under one set of rules as JSON values, compared with the other outcomes."""
     times_s, suspect_s = one.cull_times_s, sorted(cull.after_s for cull in one.culls)
-    figures = {
+    return {
         "rules": one.rules,
         "failed_requests": round(one.failed),
         "avoidable_failed_requests": round(one.avoidable),
@@ -120,7 +112,7 @@ def figures_of(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any
                 "container": cull.place,
                 "name": one.names[cull.place],
                 "cause": cull.cause,
-                **({} if one.is_recorded else {"need": cull.need}),
+                "need": cull.need,
                 "reason": cull.reason,
             }
             for cull in one.culls
@@ -149,10 +141,9 @@ def figures_of(one: DayOutcome, outcomes: Sequence[DayOutcome]) -> dict[str, Any
         "visits_of_an_engineer": len(one.visits),
         "stuck_at_the_end": one.stuck,
     }
-    return {name: value for name, value in figures.items() if not (one.is_recorded and name in _OF_DAYS)}
 
 
-def example(*, is_recorded: bool = False) -> dict[str, Any]:
+def example() -> dict[str, Any]:
     """The figures of a run with one cull: it has the names of all that there can be."""
     cull = SimulatedCull(1.0, 0, "example", 1.0, "unknown", replayed=False, in_outage=False)
     one = DayOutcome(
@@ -170,7 +161,6 @@ def example(*, is_recorded: bool = False) -> dict[str, Any]:
         0,
         DAY_S,
         names=("",),
-        is_recorded=is_recorded,
     )
     return figures_of(one, [one])
 

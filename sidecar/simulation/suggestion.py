@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sidecar.core.measure.noise import least_limit, reaches_per_month
 from sidecar.runlock import durations
@@ -34,13 +34,6 @@ _ENOUGH: Final = 1.05
 """A budget is enough if at most this many times the requests fail that fail with the best one."""
 
 _BAR: Final = 24
-
-
-class RecordedErrors(NamedTuple):
-    """What a suggestion for a past is made from: ``seen`` errors in ``seconds`` of all containers together."""
-
-    seen: int
-    seconds: float
 
 
 def usual_errors(day: Day, window_s: float) -> float:
@@ -156,15 +149,7 @@ def sentence(result: Mapping[str, Any]) -> str:
 
 def _usual(result: Mapping[str, Any]) -> str:
     """What the suggestion rests on."""
-    usual, record = f"{result['usual_errors']:.2g} in {result['window_s']:g} s", result["record"]
-    if record is None:
-        return f"Usual errors of a healthy container: {usual}."
-    return (
-        f"Usual errors of a healthy container: at most {usual} (95 % sure), from {record['minutes']:,.0f} minutes of "
-        f"record of all containers, with {record['errors']:,} errors. That is requests_per_second = "
-        f"{result['requests_per_second']:.3g} and background_errors = {result['background_errors']:.3g} in the file "
-        "of a day."
-    )
+    return f"Usual errors of a healthy container: {result['usual_errors']:.2g} in {result['window_s']:g} s."
 
 
 def as_text(result: Mapping[str, Any]) -> list[str]:

@@ -88,7 +88,6 @@ class World:
         ]
         self.names = [f"container {place}" for place in range(size)]
         self.most_apps = size
-        self.is_recorded = False
         self.departures = Departures(self.apps)
         self.network = SimulatedNetwork(
             loop, seeded(f"{seed}/network"), lambda: len(self.store.slots()), lost, has_delay=has_delay or lost > 0
@@ -123,12 +122,6 @@ class World:
     def run(self, until: float) -> None:
         """Let the time pass. Raises ExceptionGroup with what has failed in the fleet."""
         self.loop.run(until)
-
-    def run_in_steps(self, until: float, steps: int, on_progress: Callable[[float], None]) -> None:
-        """As ``run``, in equal steps; ``on_progress`` gets the seconds of each."""
-        for step in range(1, steps + 1):
-            self.loop.run(until * step / steps)
-            on_progress(until / steps)
 
     def close(self) -> None:
         """End all sidecars; the world is not used afterwards."""

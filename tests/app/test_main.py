@@ -20,7 +20,6 @@ import pytest
 from harness.composition import on_any_port
 from harness.waiting import wait_for
 from sidecar.app import daemon
-from sidecar.app.early_health import EarlyHealth
 from sidecar.config.slices import Config
 from sidecar.net.event_loop import PrioritySelector
 from sidecar.net.sockets import CannotListenError, naming_setting
@@ -120,18 +119,16 @@ async def _selector() -> object:
     return getattr(asyncio.get_running_loop(), "_selector", None)
 
 
-def test_daemon_runs_in_the_loop_that_serves_polls_first_and_goes_on_after_early_health(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    early, served = EarlyHealth(0), list[tuple[object, object]]()
+def test_daemon_runs_in_the_loop_that_serves_polls_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = list[object]()
 
-    async def serve(*given: object) -> int:
-        served.append((type(await _selector()), given[-1]))
+    async def serve(*_: object) -> int:
+        served.append(type(await _selector()))
         return 0
 
     monkeypatch.setattr(daemon, "serve", serve)
-    assert daemon.main(on_any_port({"instance": "a"}), early) == 0
-    assert served == [(PrioritySelector, early)]
+    assert daemon.main(on_any_port({"instance": "a"})) == 0
+    assert served == [PrioritySelector]
 
 
 def test_host_that_the_resolver_does_not_know_is_told_in_its_words() -> None:

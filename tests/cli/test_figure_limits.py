@@ -78,8 +78,5 @@ def test_unknown_name_is_refused_without_a_run(text: str, sentence: str) -> None
         check([FigureLimit.parse(text)], day_report.example())
 
 
-def test_figures_of_a_record_and_of_a_sweep_are_others() -> None:
-    check([FigureLimit.parse("suspect_to_cull_s.max > 3")], day_report.example(is_recorded=True))
+def test_figures_of_a_sweep_are_others() -> None:
     check([FigureLimit.parse("culls_of_healthy > 3")], sweep.flat(day_report.example()))
-    with pytest.raises(ValueError, match="time_to_cull_s: no such figure"):
-        check([FigureLimit.parse("time_to_cull_s.max > 3")], day_report.example(is_recorded=True))

@@ -186,11 +186,11 @@ def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
     assert "evil\x1b[2J[red]\u202e" in [member["instance"] for member in members]
 
 
-def test_message_without_a_receiver_is_exit_2(run_dir: Path) -> None:
+def test_message_without_a_webhook_is_exit_2(run_dir: Path) -> None:
     one = SidecarThread(run_dir)
     done = command(one, "message", "--test")
     assert (done.code, done.out) == (2, "")
-    assert "no receiver is set" in done.err
+    assert "no webhook is set" in done.err
     away = command(one, "message", "--test", "--json", ARBITER_WEBHOOK_URL="http://127.0.0.1:1/")
     assert away.code == 1
-    assert [row["receiver"] for row in _json(away)["receivers"]] == ["webhook"]
+    assert _json(away) == {"outcome": "not sent: connection", "sent": False}

@@ -80,4 +80,4 @@ def test_link_is_followed_as_to_a_mounted_secret(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["none", "directory"])
 def test_what_is_no_file_is_left_to_the_part_that_reads_it(tmp_path: Path, name: str) -> None:
     (tmp_path / "directory").mkdir(mode=0o755)
-    assert [*secret_files.open_to_others(_config(slack_url_file=str(tmp_path / name)))] == []
+    assert [*secret_files.open_to_others(_config(webhook_url_file=str(tmp_path / name)))] == []

@@ -32,6 +32,7 @@ def test_an_unknown_variable_is_told_with_the_nearest_known_one(name: str, sugge
 CALLED = "this setting is called {} since 0.2"
 GONE = "there is no such setting since 0.3: "
 REPLACED = "replaced by {}, which limits culls for one cause until their outcome is known"
+PAGER = f"{GONE}Alertmanager pages by deploy/prometheus/alerts.yml, or {{}} has the JSON of PagerDuty"
 FORMER = {
     "brake": ("trial", REPLACED),
     "useless_after": ("trial", REPLACED),
@@ -45,6 +46,10 @@ FORMER = {
     "confirm": ("settle", "merged into {} in 0.2: a suspect that is fine at any check while it settles is not culled"),
     "min_age": ("grace", "merged into {} in 0.2: errors of an app within its grace do not count"),
     "tls_doors": ("tls_listeners", f"{CALLED}; the agent-check has no TLS any more"),
+    "slack_url_file": ("webhook_url_file", f"{GONE}Slack takes the messages of {{}} as they are"),
+    "pagerduty_key_file": ("webhook_template", PAGER),
+    "pagerduty_url": ("webhook_template", PAGER),
+    "alertmanager_url": ("", f"{GONE}Prometheus sends the alerts of deploy/prometheus/alerts.yml"),
     "run_lifetime": (
         "",
         f"{GONE}let systemd (RuntimeMaxSec=) or cron (timeout 24h) end the sidecar; a standby goes on",

@@ -55,7 +55,7 @@ def _complaint(name: str, value: str) -> str:
 
 
 def test_every_setting_with_the_name_of_a_url_or_path_is_in_the_tables() -> None:
-    assert {"redis_url", "scrape_url", "webhook_url", "alertmanager_url", "pagerduty_url", *LINKS} <= {*URLS}
+    assert {"redis_url", "scrape_url", "webhook_url", *LINKS} <= {*URLS}
     endings = ("_file", "_dir", "_ca", "_cert", "_key", "socket", "_hook", "_template", "run_lock")
     named = {name for name in Settings.model_fields if name.endswith(endings)} - {"budget_key"}
     assert named | {"config"} == {*PATHS}
@@ -225,7 +225,7 @@ def test_check_config_shows_no_secret_of_a_url() -> None:
     settings = {
         "ARBITER_SCRAPE_URL": f"http://u:{SECRET}@127.0.0.1:1/metrics?token={SECRET}",
         "ARBITER_SCRAPE_ERRORS": "errors_total",
-        "ARBITER_ALERTMANAGER_URL": f"http://{SECRET}@alerts:9093,http://b/?key={SECRET}",
+        "ARBITER_WEBHOOK_URL": f"http://{SECRET}@hooks/{SECRET}?key={SECRET}",
         "ARBITER_REDIS_URL": f"redis+sentinel://:{SECRET}@a/m?sentinel_password={SECRET}",
     }
     done = _program("check-config", settings)

@@ -10,7 +10,7 @@ from sidecar.config import webhook_template
 @pytest.mark.parametrize(
     ("template", "says"),
     [
-        (b'{"text": "$sentense"}', "knows no field 'sentense', only at, began, facts"),
+        (b'{"text": "$sentense"}', "knows no field 'sentense', only at, cause, command"),
         (b'{"text": $sentence}', "within quotes"),
         (b'{"text": "$sentence"', "no JSON"),
         (b'{"text": "$ 5"}', "no JSON"),

@@ -16,8 +16,7 @@ from sidecar.config import addresses, webhook_template
 from sidecar.config.settings_model import Settings
 from sidecar.config.sources import variable
 from sidecar.core.types import ENTRY_WORDS
-from sidecar.notify import payloads
-from sidecar.notify.rules import LEVELS
+from sidecar.notify.alerts import WORDS
 from sidecar.server import health
 
 TOP: Final = Path(__file__).parents[2]
@@ -26,8 +25,8 @@ PAGES: Final = [*DEPLOY.rglob("*.md"), *(TOP / at / "README.md" for at in ("", "
 OF_THE_HOOK: Final = {"ARBITER_INCARNATION", "ARBITER_KIND", "ARBITER_REASON"}
 BALANCERS: Final = (DEPLOY / "balancers.md").read_text()
 MESSAGES: Final = (DEPLOY / "messages.md").read_text()
-WEBHOOK, TEMPLATE, PAGERDUTY = re.findall(r"```json\n(.*?)```", MESSAGES, re.DOTALL)
-WORDS: Final = [(topic, word, kind) for topic, levels in LEVELS.items() for word, kind in levels if topic != "test"]
+TEMPLATE, PAGERDUTY = re.findall(r"```json\n(.*?)```", MESSAGES, re.DOTALL)
+MESSAGE_WORDS: Final = [(word, severity) for word, severity in WORDS.items() if word != "test"]
 
 
 def _anchors(page: Path) -> set[str]:
@@ -92,16 +91,17 @@ def test_outcomes_are_words_of_the_ledger() -> None:
 # -- messages.md ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("topic", "word", "severity"), WORDS)
-def test_table_of_messages_has_the_word_with_its_severity(topic: str, word: str, severity: str) -> None:
-    assert re.search(rf"^\| (`{topic}`)? ?\| `{word}` \| {severity} \|", MESSAGES, re.MULTILINE)
+@pytest.mark.parametrize(("word", "severity"), MESSAGE_WORDS)
+def test_table_of_messages_has_the_word_with_its_severity(word: str, severity: str) -> None:
+    assert re.search(rf"^\| `{word}` \| {severity} \|", MESSAGES, re.MULTILINE)
 
 
-def test_every_alert_is_named() -> None:
-    assert {alert for alert in payloads.ALERTS.values() if f"`{alert}`" not in MESSAGES} == set()
+def test_page_names_every_field_of_a_template() -> None:
+    section = MESSAGES.split("## Other JSON")[1]
+    assert {name for name in webhook_template.FIELDS if f"`{name}`" not in section} == set()
 
 
-def test_examples_of_messages_are_valid() -> None:
-    assert receiver.check_webhook(json.loads(WEBHOOK)) == []
-    assert receiver.check_pagerduty(json.loads(PAGERDUTY)) == []
-    assert webhook_template.problem(TEMPLATE) == ""
+def test_templates_of_the_page_are_valid() -> None:
+    assert webhook_template.problem(TEMPLATE) == webhook_template.problem(PAGERDUTY) == ""
+    fields = dict.fromkeys(webhook_template.FIELDS, "critical")
+    assert receiver.check_pagerduty(json.loads(webhook_template.filled(PAGERDUTY, fields))) == []

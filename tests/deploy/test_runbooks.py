@@ -13,7 +13,7 @@ from harness.fleet_driver import FleetDriver, await_denied
 from harness.sidecar import ASKS_AGAIN, GATES, command
 from harness.waiting import wait_for
 from sidecar.core.explain.reasons import FAILURES, MESSAGE_RUNBOOKS, REFUSALS, runbook
-from sidecar.notify.rules import LEVELS
+from sidecar.notify.alerts import WORDS
 
 if TYPE_CHECKING:
     from harness.children import StartSidecar
@@ -80,7 +80,7 @@ def test_runbooks_name_commands_metrics_alerts_and_panels_that_exist() -> None:
 
 
 def test_every_word_leads_to_a_heading_and_every_heading_is_linked_to() -> None:
-    messages = {word for levels in LEVELS.values() for word, _ in levels}
+    messages = {*WORDS}
     words = {*REFUSALS, *FAILURES, *MESSAGE_RUNBOOKS}
     assert messages <= words
     assert MESSAGE_RUNBOOKS.keys() <= messages

@@ -5,11 +5,10 @@ The pictures are parts of the pages that the commands write, as a browser shows 
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 from contextlib import chdir
@@ -21,13 +20,7 @@ PAGE: Final = TOP / "deploy" / "tuning.md"
 LOG: Final = TOP / "deploy" / "simulate" / "morning.jsonl.gz"
 IMAGES: Final = TOP / "deploy" / "images"
 WIDTH_PX: Final = 760
-PICTURES: Final = {
-    "morning.png": ("morning.html", "Errors over time"),
-    "container.png": ("morning.html", "web-3:"),
-    "limit.png": ("limit.html", "Times a month that noise alone"),
-    "time-to-cull.png": ("limit.html", "Longest time until"),
-    "budget.png": ("sweep.html", "avoidable failed requests"),
-}
+PICTURES: Final = {"budget.png": ("sweep.html", "avoidable failed requests")}
 """Each picture: the page, and words of its caption; of several the last one."""
 
 
@@ -39,21 +32,13 @@ def commands() -> list[list[str]]:
     return [words[1:] for words in every if words and words[1] in ("simulate", "backtest")]
 
 
-def lay_out(directory: Path, minutes: range | None = None) -> None:
-    """Write the files that the page shows, and the shipped log, or only these minutes of it."""
+def lay_out(directory: Path) -> None:
+    """Write the files that the page shows, and the shipped log."""
     for name, text in re.findall(r"```toml\n# ([\w.-]+\.toml)\n(.*?)```", PAGE.read_text(), re.DOTALL):
         (directory / name).write_text(text)
     copy = directory / LOG.relative_to(TOP)
     copy.parent.mkdir(parents=True)
-    with gzip.open(LOG) as shipped, gzip.open(copy, "w", 1) as written:
-        lines = shipped.readlines()
-        written.writelines(lines if minutes is None else (line for line in lines if _minute(line) in minutes))
-
-
-def _minute(line: bytes) -> int:
-    """The minute of a line since nine o'clock."""
-    hour, minute = json.loads(line)["time"][11:16].split(":")
-    return 60 * (int(hour) - 9) + int(minute)
+    shutil.copyfile(LOG, copy)
 
 
 def main() -> None:

@@ -234,7 +234,7 @@ def test_secrets_appear_in_no_answer_log_or_command(
     urls = token_file.with_name("urls.toml")  # its settings are in no environment
     urls.write_text(
         f'scrape_url = "http://{closed}"\nscrape_errors = "errors_total"\nscrape_interval = "500ms"\n'
-        f'scrape_timeout = "500ms"\nwebhook_url = "http://{closed}"\nalertmanager_url = "http://{closed}"\n'
+        f'scrape_timeout = "500ms"\nwebhook_url = "http://{closed}"\n'
     )
     one = sidecar(
         config=urls,

@@ -133,9 +133,8 @@ class Alertmanager(Child):
 
 
 class Shown(NamedTuple):
-    """One alert by its sender (``sidecar`` or ``prometheus``), name and severity."""
+    """One alert by its name and severity."""
 
-    sender: str
     name: str
     severity: str
 
@@ -158,13 +157,15 @@ class AlertHistory:
         self._stop.set()
         self._thread.join(10)
 
-    def by(self, sender: str) -> dict[str, str]:
-        """The severity of each alert of this sender, by name."""
-        return {shown.name: shown.severity for shown in self.ever if shown.sender == sender}
+    @property
+    def severities(self) -> dict[str, str]:
+        """The severity of each alert, by name."""
+        return {shown.name: shown.severity for shown in self.ever}
 
-    def now_of(self, sender: str) -> set[str]:
-        """The names of this sender's alerts that fire now."""
-        return {shown.name for shown in self._now if shown.sender == sender}
+    @property
+    def now(self) -> set[str]:
+        """The names of the alerts that fire now."""
+        return {shown.name for shown in self._now}
 
     def _look(self) -> None:
         while not self._stop.wait(_LOOK_S):
@@ -176,5 +177,4 @@ class AlertHistory:
 
 def _shown(alert: dict[str, Any]) -> tuple[Shown, str]:
     labels = alert["labels"]
-    sender = "sidecar" if "word" in labels else "prometheus"  # only sidecars set this label
-    return Shown(sender, labels["alertname"], labels["severity"]), alert["annotations"]["description"]
+    return Shown(labels["alertname"], labels["severity"]), alert["annotations"]["description"]

@@ -17,12 +17,13 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from sidecar.config import webhook_template
+
 Check = Callable[[Any], list[str]]
 """A payload -> its problems, a sentence each."""
 
-ROUTING_KEY = "0123456789abcdef0123456789abcdef"
 _SEVERITIES = {"critical", "error", "warning", "info"}
-_BARE = re.compile(r"&(?!amp;|lt;|gt;)|<(?!https?://[^|>]+\|[^>]+>)|(?<!\w)>")
+_BARE = re.compile(r"&(?!amp;|lt;|gt;)|[<>]|@(?!\u200b)")
 
 
 class Receiver:
@@ -162,75 +163,13 @@ def check_pagerduty(event: Any) -> list[str]:
     return wrong
 
 
-def check_slack(message: Any) -> list[str]:
-    """Incoming webhooks and Block Kit."""
-    wrong = [f"unknown field {name}" for name in message.keys() - {"text", "blocks"}]
-    wrong += _unlike(message.get("text"), str, 40_000, "text") + _unlike(message.get("blocks"), list, 50, "blocks")
-    texts = [message.get("text", "")]
-    for block in message.get("blocks", []):
-        wrong += _wrong_block(block)
-        texts += [text["text"] for text in _texts(block) if text["type"] == "mrkdwn"]
-    return wrong + [f"not escaped: {text!r}" for text in texts if _BARE.search(text)]
-
-
-def _texts(block: Any) -> list[Any]:
-    return [*([block["text"]] if "text" in block else []), *block.get("fields", []), *block.get("elements", [])]
-
-
-def _wrong_block(block: Any) -> list[str]:
-    most = {"header": 150, "section": 3000, "context": 3000}.get(block.get("type"))
-    if most is None:
-        return [f"unknown block {block.get('type')!r}"]
-    wrong = _unlike(block["fields"], list, 10, "fields") if "fields" in block else []
-    wrong += _unlike(block["elements"], list, 10, "elements") if "elements" in block else []
-    if block["type"] == "header" and block["text"]["type"] != "plain_text":
-        wrong.append("a header takes plain_text")
-    for text in _texts(block):
-        wrong += _unlike(text.get("text"), str, 2000 if text in block.get("fields", []) else most, block["type"])
-    return wrong if _texts(block) else [*wrong, f"a {block['type']} without text"]
-
-
-def check_alertmanager(alerts: Any) -> list[str]:
-    """API v2, ``postAlerts``: an array of alerts."""
-    if not isinstance(alerts, list) or not alerts:
-        return [f"no array of alerts: {alerts!r}"]
-    wrong = []
-    for alert in alerts:
-        known = {"labels", "annotations", "startsAt", "endsAt", "generatorURL"}
-        wrong += [f"unknown field {name}" for name in alert.keys() - known]
-        wrong += _unlike(alert.get("labels", {}).get("alertname"), str, 1000, "alertname")
-        pairs = [*alert.get("labels", {}).items(), *alert.get("annotations", {}).items()]
-        wrong += [f"label {name!r}: {value!r}" for name, value in pairs if not _is_label(name, value)]
-        wrong += _untimely(alert.get("startsAt"), "startsAt") + _untimely(alert.get("endsAt"), "endsAt")
-    return wrong
-
-
-def _is_label(name: str, value: object) -> bool:
-    return bool(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name)) and isinstance(value, str) and bool(value)
-
-
 def check_webhook(message: Any) -> list[str]:
-    """The webhook of deploy/messages.md."""
-    fields = {"status", "severity", "topic", "word", "sentence", "service", "namespace", "instance", "sender", "mode"}
-    fields |= {"began", "at", "key", "runbook", "page", "facts"}
-    wrong = [f"unknown or missing field {name}" for name in message.keys() ^ fields]
-    if message.get("status") not in {"firing", "recovered"} or message.get("severity") not in _SEVERITIES:
-        wrong.append(f"status {message.get('status')!r}, severity {message.get('severity')!r}")
-    began = message.get("began")
-    return wrong + (_untimely(began, "began") if began else []) + _untimely(message.get("at"), "at")
+    """The default of deploy/messages.md, which Slack, Mattermost and Teams take, or fields of a template beside it."""
+    wrong = [f"unknown field {name}" for name in message.keys() - {*webhook_template.FIELDS}]
+    text = message.get("text", "")
+    wrong += _unlike(text, str, 40_000, "text")
+    return [*wrong, *([f"not escaped: {text!r}"] if _BARE.search(text) else [])]
 
 
 def webhook(path: str = "/hook?token=s3cret") -> Receiver:
     return Receiver(check_webhook, path)
-
-
-def slack(path: str = "/services/T0/B0/s3cret") -> Receiver:
-    return Receiver(check_slack, path)
-
-
-def pagerduty() -> Receiver:
-    return Receiver(check_pagerduty, "/v2/enqueue", 202)
-
-
-def alertmanager() -> Receiver:
-    return Receiver(check_alertmanager, "/api/v2/alerts")

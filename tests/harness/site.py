@@ -160,7 +160,9 @@ class Site:
         self.apps.begin(one)
 
     def _sidecar(self, number: int) -> Sidecar:
-        receivers: dict[str, Setting] = {"webhook_url": self.messages.url, "alertmanager_url": self.alerts.url}
+        template = self.directory / "message.json"
+        template.write_text('{"text": "$text", "word": "$word", "sentence": "$sentence"}')
+        receivers: dict[str, Setting] = {"webhook_url": self.messages.url, "webhook_template": template}
         name = f"web-{number:02d}"
         return self.children.adopt(Sidecar(self.directory, name, **QUICK, **receivers, redis_url=self.redis.url))
 

@@ -1,1 +1,1 @@
-"""The HTML page of ``simulate`` and ``backtest``: what happened over time, and the trade-off between settings."""
+"""The HTML page of ``simulate``: what happened over time, and the trade-off between settings."""

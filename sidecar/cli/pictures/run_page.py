@@ -1,4 +1,4 @@
-"""The HTML page of ``simulate`` and ``backtest``, from the JSON of their answers: one file without scripts."""
+"""The HTML page of ``simulate``, from the JSON of their answers: one file without scripts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BASELINES: Final = ("do nothing", "article", "check_restart")
 
 
 def html(result: Mapping[str, Any]) -> str:
-    """The whole page of one result: a day, a backtest, a sweep or a suggestion. Unknown keys are ignored."""
+    """The whole page of one result: a day, a sweep or a suggestion. Unknown keys are ignored."""
     kind = {"sweep": "sweep", "suggestion": "suggestion"}.get(str(result.get("kind")), "")
     bodies = {"sweep": tradeoff_pictures.sweep, "suggestion": tradeoff_pictures.suggestion}
     title = _title(result)

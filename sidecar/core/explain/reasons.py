@@ -167,8 +167,6 @@ FAILURES: Final[Mapping[str, Explanation]] = MappingProxyType(
 
 MESSAGE_RUNBOOKS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "budget_50": "budget",
-        "budget_80": "budget",
         "budget_empty": "budget",
         "paused_shared": "paused",
         "not_honoured": "not-honoured",
@@ -177,7 +175,7 @@ MESSAGE_RUNBOOKS: Final[Mapping[str, str]] = MappingProxyType(
         "test": "messages",
     }
 )
-"""The runbooks of the messages to people. What a message says is in ``notify.rules``."""
+"""The runbooks of the messages to people. What a message says is in ``notify.alerts``."""
 
 _OTHER_PROCESS: Final = Explanation(
     "Redis was restarted or failed over, no container is culled for {wait}",

@@ -1,0 +1,193 @@
+"""The webhook: its JSON, and the queue in which messages wait for it, in order and bounded.
+
+Without a template the JSON is ``{"text": ...}``, which Slack, Mattermost and Teams take as it is. A failure never
+contains a part of the URL, because its path is often a secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from sidecar.config import webhook_template
+
+TIMEOUT_S: Final = 5.0
+MOST_WAITING: Final = 100
+GIVE_UP_S: Final = 3600.0
+"""The maximum age of a message. What it reports may be what keeps it from being sent."""
+
+FIRST_RETRY_S: Final = 1.0
+MAX_RETRY_S: Final = 60.0
+MAX_RETRY_AFTER_S: Final = 120.0
+LONGEST_TEXT: Final = 3000
+"""Characters; Slack cuts longer ones."""
+
+_ACCEPTED: Final = range(200, 300)
+_FINAL: Final = frozenset({400, 413, 422})
+"""Status codes of a receiver that will never accept the message."""
+
+_MAX_URL_FILE: Final = 4096
+_HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "health-arbiter"}
+_ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b"})
+"""For Slack a name in angle brackets, and for Mattermost one behind ``@``, would notify a channel."""
+
+
+class UndeliveredError(Exception):
+    """A message was not accepted; the text is a machine word. ``is_final``: it never will be."""
+
+    def __init__(self, why: str, *, is_final: bool = False, retry_after_s: float = 0.0) -> None:
+        super().__init__(why)
+        self.is_final = is_final
+        self.retry_after_s = retry_after_s
+
+
+class Delivery(NamedTuple):
+    """The outcome of an attempt: ``sent``, ``failed`` (tried again) or ``dropped``. ``detail``: host or cause."""
+
+    outcome: str
+    word: str
+    detail: str
+
+
+class Webhook:
+    """Posts messages to ``url``, or to the URL in ``url_file``, which is read for each message."""
+
+    def __init__(self, url: str, url_file: str, template: str) -> None:
+        self._url = url
+        self._url_file = url_file
+        self._template = template
+
+    async def send(self, fields: Mapping[str, str]) -> str:
+        """Post once; return the name of the host. Raises UndeliveredError."""
+        url = await asyncio.to_thread(self._address)
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                status, retry_after_s = await _post(url, body(self._template, fields).encode())
+        except TimeoutError:
+            raise UndeliveredError("timeout") from None
+        except Exception as error:  # noqa: BLE001 - the client raises many kinds
+            raise UndeliveredError(_cause(error)) from None  # the text of the cause may contain the URL
+        if status not in _ACCEPTED:
+            raise UndeliveredError(f"status {status}", is_final=status in _FINAL, retry_after_s=retry_after_s)
+        return urlsplit(url).hostname or ""
+
+    def _address(self) -> str:
+        if not self._url_file:
+            return self._url
+        try:
+            with Path(self._url_file).open(encoding="utf-8") as file:
+                url = file.read(_MAX_URL_FILE).strip()
+        except OSError as error:
+            raise UndeliveredError(f"URL file: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise UndeliveredError("URL file: not UTF-8") from None
+        if not url.lower().startswith(("http://", "https://")) or len(url.split()) != 1:
+            raise UndeliveredError("URL file: has to hold one URL")
+        return url
+
+
+class Outbox:
+    """The messages that wait, and the task that sends them. ``clock``: monotonic seconds. ``observe``: the outcomes."""
+
+    def __init__(
+        self, webhook: Webhook, *, clock: Callable[[], float], rng: Random, observe: Callable[[Delivery], None]
+    ) -> None:
+        self._webhook = webhook
+        self._clock = clock
+        self._rng = rng
+        self._observe = observe
+        self._waiting: deque[tuple[Mapping[str, str], float]] = deque()
+        self._not_empty = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, fields: Mapping[str, str]) -> None:
+        """Append a message. The oldest is dropped if too many wait."""
+        self._waiting.append((fields, self._clock()))
+        if len(self._waiting) > MOST_WAITING:
+            oldest, _ = self._waiting.popleft()
+            self._observe(Delivery("dropped", oldest["word"], "too many wait"))
+        self._not_empty.set()
+
+    async def run(self) -> None:
+        """Send one message after the other until cancelled."""
+        while True:
+            while not self._waiting:
+                self._not_empty.clear()
+                await self._not_empty.wait()
+            head = self._waiting[0]
+            await self._deliver(*head)
+            if self._waiting and self._waiting[0] is head:  # ``put`` may have dropped it meanwhile
+                self._waiting.popleft()
+
+    async def _deliver(self, fields: Mapping[str, str], put_at: float) -> None:
+        delay_s = FIRST_RETRY_S
+        while True:
+            try:
+                host = await self._webhook.send(fields)
+            except UndeliveredError as error:
+                pause_s = max(delay_s * self._rng.uniform(0.5, 1.5), error.retry_after_s)
+                is_last = error.is_final or self._clock() + pause_s > put_at + GIVE_UP_S
+                self._observe(Delivery("dropped" if is_last else "failed", fields["word"], str(error)))
+                if is_last:
+                    return
+            else:
+                self._observe(Delivery("sent", fields["word"], host))
+                return
+            await asyncio.sleep(pause_s)
+            delay_s = min(MAX_RETRY_S, 2 * delay_s)
+
+
+def body(template: str, fields: Mapping[str, str]) -> str:
+    """Return the JSON of a message: the template with its fields, or the text alone."""
+    return webhook_template.filled(template, fields) if template else json.dumps({"text": fields["text"]})
+
+
+def text_of(fields: Mapping[str, str]) -> str:
+    """Return all that a reader needs, as one paragraph that no receiver takes for markup."""
+    containers, cause = fields["containers"], fields["cause"]
+    parts = [
+        f"{fields['severity'].capitalize()}: {fields['service']}: {fields['sentence']}",
+        f"Containers: {containers}{f' ({cause})' if cause else ''}." if containers else "",
+        f"Sample: {fields['sample']}." if fields["sample"] else "",
+        f"Type: {fields['command']}",
+        f"Runbook: {fields['runbook']}" if fields["runbook"] else "",
+        f"Page: {fields['page']}" if fields["page"] else "",
+    ]
+    return " ".join(filter(None, parts))[:LONGEST_TEXT].translate(_ESCAPES)
+
+
+async def _post(url: str, data: bytes) -> tuple[int, float]:
+    from aiohttp import ClientSession, DummyCookieJar, TCPConnector  # noqa: PLC0415 - most sidecars send nothing
+
+    is_tls = url.lower().startswith("https:")
+    connector = TCPConnector(ssl=await asyncio.to_thread(ssl.create_default_context) if is_tls else False)
+    session = ClientSession(connector=connector, cookie_jar=DummyCookieJar(), headers=_HEADERS, trust_env=is_tls)
+    # Messages are rare, so no connection is kept. A redirect would receive the secret.
+    async with session, session.post(url, data=data, allow_redirects=False) as response:
+        return response.status, _seconds(response.headers.get("Retry-After", ""))
+
+
+def _cause(error: Exception) -> str:
+    from aiohttp import ClientConnectionError, ClientSSLError, InvalidURL  # noqa: PLC0415 - as above
+
+    if isinstance(error, (ClientSSLError, ssl.SSLError)):
+        return "tls"
+    if isinstance(error, (ClientConnectionError, OSError)):
+        return "connection"
+    return "url" if isinstance(error, InvalidURL) else type(error).__name__
+
+
+def _seconds(text: str) -> float:
+    try:
+        return min(MAX_RETRY_AFTER_S, max(0.0, float(text)))
+    except ValueError:  # a date, or nothing
+        return 0.0

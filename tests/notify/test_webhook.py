@@ -1,0 +1,238 @@
+"""The webhook: what it takes, what is tried again, and what is never shown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from harness import receiver as listening
+from harness.ports import free_port
+from harness.receiver import Receiver
+from harness.virtual_time import in_virtual_time, settle
+from sidecar.config import webhook_template
+from sidecar.notify.alerts import Alert
+from sidecar.notify.messenger import Context, fields_of
+from sidecar.notify.webhook import (
+    GIVE_UP_S,
+    LONGEST_TEXT,
+    MOST_WAITING,
+    Delivery,
+    Outbox,
+    UndeliveredError,
+    Webhook,
+    body,
+)
+
+CONTEXT = Context("shop.web", "default", "n1", runbook="https://wiki/runbooks.md", page="https://page/?a=1&b=2")
+PAUSED = Alert("paused:redis", "paused", "Culls for redis did not help.", cause="redis")
+
+
+def fields(alert: Alert = PAUSED, **about: str) -> dict[str, str]:
+    names = about.pop("names", "n1 n2").split()
+    return fields_of(alert, CONTEXT, 1_772_357_400.412, names=names, cause="redis", sample=about.get("sample", ""))
+
+
+def text(message: Mapping[str, str]) -> str:
+    found: dict[str, str] = json.loads(body("", message))
+    assert [*found] == ["text"]
+    return found["text"]
+
+
+# -- the JSON -------------------------------------------------------------------------------------------------------
+
+
+def test_text_has_all_that_a_reader_needs() -> None:
+    assert text(fields(sample="5 x redis: connection lost")) == (
+        "Warning: shop.web: Culls for redis did not help. Containers: n1, n2 (redis). Sample: 5 x redis: connection "
+        "lost. Type: health-arbiter why n1 Runbook: https://wiki/runbooks.md#paused Page: https://page/?a=1&amp;b=2"
+    )
+
+
+@pytest.mark.parametrize("reason", ["<!channel> & <@U1>", "@channel @all", "*bold* <http://evil|here>"])
+def test_reason_of_a_person_notifies_no_channel(reason: str) -> None:
+    shown = text(fields(Alert("hold", "hold", f"No culls: {reason}.")))
+    assert listening.check_webhook({"text": shown}) == []
+    assert "channel" not in reason or "channel" in shown
+
+
+def test_long_sample_is_cut() -> None:
+    assert len(text(fields(sample="x" * 9000))) == LONGEST_TEXT
+
+
+def test_template_gets_every_field_as_text_in_its_quotes() -> None:
+    template = json.dumps({name: f"${name}" for name in webhook_template.FIELDS})
+    sent = json.loads(body(template, fields(sample='a "quote" \\ and\na line')))
+    assert sent["sample"] == 'a "quote" \\ and\na line'
+    assert (
+        sent.items()
+        >= {
+            "severity": "warning",
+            "word": "paused",
+            "service": "shop.web",
+            "sender": "n1",
+            "mode": "enforce",
+            "at": "2026-03-01T09:30:00.412Z",
+            "key": "health-arbiter/default/shop.web/paused:redis",
+            "containers": "n1, n2",
+            "command": "health-arbiter why n1",
+        }.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("alert", "names", "command"),
+    [
+        (PAUSED, "", "health-arbiter fleet"),
+        (Alert("redis", "redis_unknown", "s"), "", "health-arbiter doctor"),
+        (Alert("action", "action_failed", "s", "a b"), "n1", "health-arbiter why 'a b'"),
+        (Alert("hold", "hold", "s", "n3"), "", "health-arbiter fleet"),
+    ],
+)
+def test_command_is_the_one_to_type_first(alert: Alert, names: str, command: str) -> None:
+    assert fields(alert, names=names)["command"] == command
+
+
+def test_shadow_mode_is_said_first_and_has_its_own_key() -> None:
+    shadow = fields_of(PAUSED, CONTEXT._replace(mode="shadow"), 0.0)
+    assert shadow["sentence"] == f"Shadow mode: {PAUSED.sentence}"
+    assert shadow["key"] == "health-arbiter/default/shop.web/shadow/paused:redis"
+
+
+# -- posting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with listening.webhook() as one:
+        yield one
+
+
+async def test_message_is_posted_to_the_url_or_the_one_in_the_file(receiver: Receiver, tmp_path: Path) -> None:
+    (tmp_path / "url").write_text(f" {receiver.url}\n")
+    for webhook in (Webhook(receiver.url, "", ""), Webhook("", str(tmp_path / "url"), "")):
+        assert await webhook.send(fields()) == "127.0.0.1"
+    assert (len(receiver.accepted), receiver.refused) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "URL file: No such file or directory"),
+        (b"", "URL file: has to hold one URL"),
+        (b"http://a\nhttp://b", "URL file: has to hold one URL"),
+        (b"s3cret", "URL file: has to hold one URL"),
+        (b"\xff", "URL file: not UTF-8"),
+        (b"http://s3cret:bad/", "url"),
+    ],
+)
+async def test_bad_url_file_is_a_cause_without_its_content(tmp_path: Path, content: bytes | None, why: str) -> None:
+    if content is not None:
+        (tmp_path / "url").write_bytes(content)
+    with pytest.raises(UndeliveredError) as raised:
+        await Webhook("", str(tmp_path / "url"), "").send(fields())
+    assert str(raised.value) == why
+
+
+@pytest.mark.parametrize(
+    ("status", "is_final", "wait"),
+    [(500, False, "7"), (429, False, "99999"), (400, True, ""), (302, False, "soon"), (404, False, "-1")],
+)
+async def test_refusal_says_whether_another_attempt_makes_sense(
+    receiver: Receiver, status: int, wait: str, *, is_final: bool
+) -> None:
+    receiver.answer, receiver.headers = status, {"Retry-After": wait, "Location": "http://127.0.0.1:1/"}
+    with pytest.raises(UndeliveredError, match=f"^status {status}$") as raised:
+        await Webhook(receiver.url, "", "").send(fields())
+    assert raised.value.is_final is is_final
+    assert raised.value.retry_after_s == {"7": 7.0, "99999": 120.0}.get(wait, 0.0)
+    assert receiver.tries == 1, "no redirect is followed"
+
+
+async def test_unreachable_host_and_wrong_certificate_are_causes_without_the_url(receiver: Receiver) -> None:
+    for url, why in (
+        (f"http://127.0.0.1:{free_port()}/s3cret", "connection"),
+        (receiver.url.replace("http:", "https:"), "tls"),
+    ):
+        with pytest.raises(UndeliveredError, match=f"^{why}$"):
+            await Webhook(url, "", "").send(fields())
+
+
+# -- the queue --------------------------------------------------------------------------------------------------------
+
+
+class Answers(Webhook):
+    """A webhook that gives these answers, one for each attempt, and then takes everything."""
+
+    def __init__(self, *answers: UndeliveredError) -> None:
+        super().__init__("http://a", "", "")
+        self.answers = list(answers)
+        self.taken: list[tuple[str, float]] = []
+
+    async def send(self, fields: Mapping[str, str]) -> str:
+        await asyncio.sleep(0)
+        if self.answers:
+            raise self.answers.pop(0)
+        self.taken.append((fields["sentence"], asyncio.get_running_loop().time()))
+        return "host"
+
+
+class RunningOutbox:
+    """An outbox in virtual time, with what it reports."""
+
+    def __init__(self, webhook: Webhook) -> None:
+        self.outcomes: list[Delivery] = []
+        self.box = Outbox(webhook, clock=asyncio.get_running_loop().time, rng=Random(1), observe=self.outcomes.append)
+        self.task = asyncio.get_running_loop().create_task(self.box.run())
+
+    def put(self, *sentences: str) -> None:
+        for sentence in sentences:
+            self.box.put(fields(PAUSED._replace(sentence=sentence)))
+
+    async def end(self) -> list[str]:
+        self.task.cancel()
+        await settle()
+        return [one.outcome for one in self.outcomes]
+
+
+@in_virtual_time
+async def test_messages_are_sent_in_order_and_tried_again_after_growing_pauses() -> None:
+    webhook = Answers(*(UndeliveredError("status 500") for _ in range(8)), UndeliveredError("x", retry_after_s=100.0))
+    began = asyncio.get_running_loop().time()
+    outbox = RunningOutbox(webhook)
+    outbox.put("one", "two")
+    await asyncio.sleep(1000)
+    assert [sentence for sentence, _ in webhook.taken] == ["one", "two"]
+    assert 100 + 0.5 * (1 + 2 + 4 + 8 + 16 + 32 + 60 + 60) <= webhook.taken[0][1] - began <= 100 + 1.5 * 183
+    assert await outbox.end() == ["failed"] * 9 + ["sent"] * 2
+
+
+@in_virtual_time
+async def test_message_is_given_up_after_an_hour_or_at_once_if_it_will_never_be_taken() -> None:
+    webhook = Answers(UndeliveredError("status 400", is_final=True), *(UndeliveredError("x") for _ in range(300)))
+    outbox = RunningOutbox(webhook)
+    outbox.put("bad", "late")
+    await asyncio.sleep(GIVE_UP_S + 200)
+    outcomes = await outbox.end()
+    assert outcomes[0] == "dropped"
+    assert outcomes[-1] == "dropped"
+    assert outcomes.count("dropped") == 2
+    assert len(outbox.box) == 0
+
+
+@in_virtual_time
+async def test_oldest_message_is_dropped_when_too_many_wait() -> None:
+    webhook = Answers(UndeliveredError("x"))
+    outbox = RunningOutbox(webhook)
+    outbox.put("first")
+    await settle()
+    outbox.put(*map(str, range(MOST_WAITING)))
+    assert len(outbox.box) == MOST_WAITING
+    await asyncio.sleep(10)
+    taken = [sentence for sentence, _ in webhook.taken]
+    assert taken[-MOST_WAITING:] == [*map(str, range(MOST_WAITING))], "none is lost or sent twice but the oldest"
+    assert (await outbox.end()).count("dropped") == 1
