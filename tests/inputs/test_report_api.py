@@ -382,6 +382,7 @@ BASE = {
         "heartbeat_age_s": None,
         "missed_scrapes": 0,
         "missed_cause": None,
+        "failed_age_s": None,
     },
     "claim": None,
     "latched": False,
