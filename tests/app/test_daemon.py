@@ -107,6 +107,7 @@ def test_told_to_stop_it_leaves_the_balance_and_a_second_signal_ends_it_at_once(
     assert one.wait(60) > 0
 
 
+@pytest.mark.site
 def test_told_to_stop_without_a_drain_it_ends_well(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(stop_drain="0s", socket=run_dir / "app.sock")
     os.kill(one.pid, signal.SIGINT)

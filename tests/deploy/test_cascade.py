@@ -116,6 +116,7 @@ def test_failed_get_and_refused_connection_go_to_another_server_and_a_failed_pos
     assert status(proxy, "app2").startswith("UP"), "no request was spared it"
 
 
+@pytest.mark.site
 def test_request_that_fails_everywhere_is_sent_three_times_and_a_post_once(site: FakeAgentSite) -> None:
     site.open(4)
     for app in site.apps.values():
@@ -129,6 +130,7 @@ def test_request_that_fails_everywhere_is_sent_three_times_and_a_post_once(site:
 # -- limits ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.site
 def test_full_server_is_passed_over_and_a_request_is_refused_when_all_are_full(site: FakeAgentSite) -> None:
     proxy = site.open(2, lambda text: _changed(text, ONE_CONNECTION, NEVER_DOWN, PATIENT))
     site.apps["app2"].pause()
@@ -160,6 +162,7 @@ def _at_work(proxy: Haproxy) -> dict[str, int]:
 # -- reload ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.site
 def test_reload_with_the_state_file_keeps_weights_and_states_until_the_agents_answer_again(
     site: FakeAgentSite, haproxy: StartHaproxy
 ) -> None:

@@ -178,6 +178,7 @@ def _unanswered(port: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.site
 @pytest.mark.process
 def test_failed_get_goes_to_another_server_a_post_does_not_and_no_connection_costs_a_request(site: Site) -> None:
     assert "[" not in site.nginx.check(), "no warning"

@@ -209,6 +209,7 @@ def test_command_sends_the_token_and_is_refused_without_it(guarded: Sidecar, tok
     assert guarded.request("socket", "GET", "/fleet").json()["local_hold"] is None
 
 
+@pytest.mark.site
 def test_orders_are_refused_while_the_token_file_is_invalid(guarded: Sidecar, token_file: Path) -> None:
     for content in ("", "\n \n", "short", None):
         if content is None:

@@ -100,6 +100,7 @@ def test_noise_at_every_listener_changes_no_count(one: Sidecar) -> None:
     assert one.metrics()['arbiter_failures_total{where="listener"}'] == 0
 
 
+@pytest.mark.site
 def test_thousand_kinds_do_not_grow_the_window_or_the_metrics(one: Sidecar) -> None:
     for start in range(0, 1000, 100):
         kinds = [{"kind": f"k{number}"} for number in range(start, start + 100)]

@@ -73,6 +73,7 @@ def test_claim_is_repeated_after_a_lost_reply_and_costs_one_token(
         assert redis_server.cli("ZCARD", GRANTS) == 1
 
 
+@pytest.mark.site
 def test_killed_while_settling_it_starts_without_errors(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one = sidecar("one", **{**AT_ONCE, "settle": "30s"}, redis_url=redis_server.url)
     one.post_error(5)

@@ -124,6 +124,7 @@ def test_third_sidecar_and_a_stopped_standby_end_with_0(pair: MainAndStandby) ->
     assert pair.main.health() == (200, "up\n")
 
 
+@pytest.mark.site
 @pytest.mark.parametrize(
     "file",
     [
@@ -146,6 +147,7 @@ def test_there_is_one_main_after_its_files_are_removed(pair: MainAndStandby, fil
     assert set(polls.polled.outcomes) <= {UP, *LOST}
 
 
+@pytest.mark.site
 def test_directory_that_cannot_be_used_is_one_line_and_exit_code_2(sidecar: StartSidecar, run_dir: Path) -> None:
     one = MainAndStandby(sidecar.unstarted, run_dir / "missing")
     one.main.launch()

@@ -82,6 +82,7 @@ HOLD = "echo $$ > pid; while true; do sleep 0.05; done"
 # -- lock or leave --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.site
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -160,6 +161,7 @@ def test_signal_ends_a_standby_with_128_and_its_number(start: Start, tmp_path: P
 # -- planned ends ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.site
 @pytest.mark.process
 def test_command_gets_sigterm_at_its_lifetime(start: Start) -> None:
     began_at = time.monotonic()
@@ -295,6 +297,7 @@ def _survivor(start: Start, directory: Path, options: str) -> int:
     return pid
 
 
+@pytest.mark.site
 @pytest.mark.process
 def test_surviving_child_of_the_command_keeps_the_lock(start: Start, tmp_path: Path) -> None:
     pid = _survivor(start, tmp_path, "")

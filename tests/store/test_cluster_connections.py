@@ -79,6 +79,7 @@ async def test_claim_reaches_the_owner_from_any_seed_and_remembers_it(
     assert (redirects(stranger, "MOVED"), keys_of_slot(cluster, owner)) == (0, 1)
 
 
+@pytest.mark.site
 @pytest.mark.process
 async def test_each_call_of_the_store_reaches_the_owner_of_its_keys(cluster: Cluster) -> None:
     async with aclosing(redis_store(cluster.url)) as store:
@@ -92,6 +93,7 @@ async def test_each_call_of_the_store_reaches_the_owner_of_its_keys(cluster: Clu
         assert await claim(store, "id") == REPLAYED
 
 
+@pytest.mark.site
 @pytest.mark.process
 async def test_answers_to_the_doctor_come_from_the_owner(cluster: Cluster) -> None:
     async with aclosing(RedisClient(cluster.url, 5.0, key=KEY)) as client:
@@ -101,6 +103,7 @@ async def test_answers_to_the_doctor_come_from_the_owner(cluster: Cluster) -> No
         assert await client.ask(list, "CONFIG", "GET", "cluster-enabled") == [b"cluster-enabled", b"yes"]
 
 
+@pytest.mark.site
 @pytest.mark.process
 async def test_seeds_that_are_gone_or_hang_leave_time_for_the_next(cluster: Cluster, open_client: OpenClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -115,6 +118,7 @@ async def test_seeds_that_are_all_gone_are_a_lost_connection(open_client: OpenCl
     assert await client.ping() == "connection"
 
 
+@pytest.mark.site
 @pytest.mark.process
 async def test_connection_that_was_closed_is_replaced(cluster: Cluster, open_client: OpenClient) -> None:
     client = open_client(cluster.url)
@@ -156,6 +160,7 @@ async def test_claim_follows_its_key_while_the_slot_moves(cluster: Cluster, open
     assert (redirects(owner, "MOVED") - moved_before, keys_of_slot(cluster, new)) == (1, 1)
 
 
+@pytest.mark.site
 @pytest.mark.process
 async def test_first_claim_while_the_slot_moves_is_granted_where_it_goes(
     cluster: Cluster, open_client: OpenClient
@@ -170,6 +175,7 @@ async def test_first_claim_while_the_slot_moves_is_granted_where_it_goes(
     assert await client.claim("b") == SECOND
 
 
+@pytest.mark.site
 @pytest.mark.process
 async def test_claim_with_keys_that_come_one_by_one_is_unknown_until_the_slot_has_moved(
     cluster: Cluster, open_client: OpenClient
@@ -186,6 +192,7 @@ async def test_claim_with_keys_that_come_one_by_one_is_unknown_until_the_slot_ha
     assert await client.claim("b", other_key) == SECOND
 
 
+@pytest.mark.site
 @pytest.mark.process
 async def test_store_is_whole_again_once_its_slot_has_moved(cluster: Cluster) -> None:
     new = cluster.strangers_to(KEY)[0]
