@@ -43,11 +43,19 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         signal.signal(_number, lambda *_: None)
 
 
+MOST_PROCESS_CASES: Final = 100
+"""They run one after another, with every change."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    cases = 0
     for item in items:
         for fixture in _MARK_OF_FIXTURE.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(_MARK_OF_FIXTURE[fixture])
+        cases += item.get_closest_marker("process") is not None and item.get_closest_marker("site") is None
+    if cases > MOST_PROCESS_CASES:
+        raise pytest.UsageError(f"{cases} cases have the mark process, at most {MOST_PROCESS_CASES} may")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

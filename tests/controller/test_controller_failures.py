@@ -120,6 +120,7 @@ async def test_step_that_always_fails_is_tried_once_a_second_and_not_in_a_spin()
         await rig.advance(20)
         assert 15 <= len(rig.failures) <= 25
         assert rig.budget.asked == []
+        await rig.errors(1)  # old errors claim nothing
         limit.broken = False
         await rig.advance(2)
         assert rig.budget.asked == ["web/a/-"]

@@ -113,7 +113,7 @@ async def test_errors_that_the_whole_fleet_has_are_no_reason_and_said_so() -> No
 @in_virtual_time
 async def test_where_most_suffer_the_limit_alone_decides() -> None:
     async with ControllerRig() as rig:
-        await rig.beat_answered(Fleet(10, median_errors=9))
+        await rig.beat_answered(Fleet(10, 5, median_errors=9))
         await rig.errors(5)
         assert rig.state() is State.SUSPECT
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.controller import POLICY, WALL_S, ControllerRig
+from harness.controller import IDENTITY, POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.evidence_capture import evidence_text
 from sidecar.core.life.events import CullOrdered
@@ -66,7 +66,7 @@ async def test_hook_is_run_between_the_grant_and_the_drain() -> None:
         await rig.answered(REPLAYED)
         assert (rig.state(), _capture(rig)) == (State.DRAINING, "what it saw")
         ((claim, reason),) = look.told
-        assert claim == Claim("web/a/life-1", "a", "life-1", "redis")
+        assert claim == Claim("web/a/life-1", "a", "life-1", "redis", IDENTITY.holder)
         assert reason.startswith("5 server errors in 60 s")
 
 

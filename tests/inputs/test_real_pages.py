@@ -148,6 +148,7 @@ backend none
 """
 
 
+@pytest.mark.site
 @pytest.mark.haproxy
 def test_haproxy_is_read_as_prometheus_client_reads_it(haproxy: StartHaproxy) -> None:
     port = free_port()

@@ -29,6 +29,8 @@ async def test_store_of_a_new_service_holds_nothing(store: Store, clock: Clock) 
     )
 
 
+# not on fakeredis: its scripts have no INFO, so it names no process
+@pytest.mark.parametrize("clocked", ["memory", pytest.param("redis", marks=pytest.mark.redis)], indirect=True)
 async def test_reads_and_beats_name_the_process_of_the_server(store: Store) -> None:
     names = {(await look(store)).run_id, (await send_beat(store, beat("x"))).run_id, (await look(store)).run_id}
     assert len(names) == 1
