@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.site
 def test_watch_draws_anew_until_it_is_interrupted(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     one, other = sidecar.fleet(2, redis_url=redis_server.url, **AT_ONCE)
     wait_for(lambda: len(_members(one)) == 2, timeout_s=60, what="both are known")

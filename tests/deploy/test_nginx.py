@@ -194,6 +194,7 @@ def test_failed_get_goes_to_another_server_a_post_does_not_and_no_connection_cos
         assert lost(site.answers()) == {}, "connections without an answer"
 
 
+@pytest.mark.site
 @pytest.mark.process
 def test_script_gives_each_server_the_weight_of_its_sidecar_and_reloads_after_a_change(
     site: Site, tmp_path: Path

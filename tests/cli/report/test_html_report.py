@@ -144,6 +144,7 @@ def chromium() -> str:
     return require("chromium")
 
 
+@pytest.mark.site
 @pytest.mark.process
 async def test_browser_shows_each_page_by_day_and_by_night_without_a_complaint(chromium: str, tmp_path: Path) -> None:
     from playwright.async_api import async_playwright  # noqa: PLC0415 - slow to import
