@@ -39,6 +39,13 @@ async def test_cull_is_seen_by_every_observer(start: Any, caplog: pytest.LogCapt
         await eventually(lambda: json.loads(path.read_text())["latch"], timeout_s=60, what="the latch is on disk")
 
 
+async def test_garbage_is_collected_once_the_daemon_serves(start: Any) -> None:
+    """The start disables the collector: nothing of what it imports will ever be garbage."""
+    gc.disable()
+    async with start():
+        assert gc.isenabled()
+
+
 async def test_sidecar_that_starts_again_finds_its_container_down(start: Any, tmp_path: Path) -> None:
     path = state_file.path_of(str(tmp_path), "shop/a")
     async with start(state_dir=str(tmp_path)) as one:
