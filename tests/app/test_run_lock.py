@@ -195,6 +195,7 @@ async def test_standby_stays_one_while_the_main_takes_its_lock_anew(
 ) -> None:
     monkeypatch.setattr(run_lock, "CHECK_S", 0.01)
     with _standby(directory, main) as standby:
+        await eventually(lambda: _waiters(directory) == 1, timeout_s=BOUND_S, what="it waits in the kernel")
         if is_all_gone:
             shutil.rmtree(directory)
         else:

@@ -205,6 +205,8 @@ def test_end_of_the_process_sends_the_sums(receiver: Receiver) -> None:
 
 
 FORK = """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12 of a fork beside threads
 for _ in range(100): report(kind="parent")
 pid = os.fork()
 if pid == 0:
