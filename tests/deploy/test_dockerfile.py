@@ -11,13 +11,11 @@ from typing import Final
 import pytest
 
 from deploy.image import Stage, copied, every, is_ignored, stages
-from deploy.rules import check
 from sidecar.config import addresses
 from sidecar.config.settings_model import Settings
 
 ROOT: Final = Path(__file__).parents[2]
 TEXT: Final = (ROOT / "deploy" / "Dockerfile").read_text()
-DIGEST: Final = re.findall(r"@sha256:[0-9a-f]{64}", TEXT)[0]
 IGNORE: Final = (ROOT / ".dockerignore").read_text().splitlines()
 PYPROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PUBLIC_PORT: Final = addresses.split(Settings.model_fields["public_listen"].default)[1]
@@ -139,39 +137,9 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-MUTATIONS = [
-    (build_finds_what_it_copies, "COPY sidecar sidecar", "COPY sidecars sidecar"),
-    (build_finds_what_it_copies, "COPY sidecar sidecar", "COPY sidecar tests ./"),
-    (wheel_has_all_its_parts, "README.md LICENSE", "README.md"),
-    (wheel_has_all_its_parts, "COPY sidecar sidecar\n", ""),
-    (installs_are_hashed_or_offline, "--require-hashes -r deploy/constraints.txt", "-r deploy/constraints.txt"),
-    (installs_are_hashed_or_offline, "--no-deps --no-index /wheels", "--no-deps /wheels"),
-    (installs_are_hashed_or_offline, "--no-deps --no-index --no-build", "--no-deps --no-build"),
-    (wheel_is_built_with_the_hashed_tools, "--no-build-isolation ", ""),
-    (pins_are_installed_before_the_source_is_copied, "COPY deploy/", "COPY sidecar sidecar\nCOPY deploy/"),
-    (bytecode_is_in_the_image, "unchecked-hash /opt/health-arbiter/lib", "unchecked-hash /opt/health-arbiter/bin"),
-    (bytecode_is_in_the_image, " /usr/local/lib/python3.11", " /usr/lib"),
-    (stages_have_the_same_interpreter, f"{DIGEST} AS build", f"@sha256:{'0' * 64} AS build"),
-    (base_is_pinned_by_its_digest, f"{DIGEST} AS build", " AS build"),
-    (stages_have_the_same_interpreter, " /usr/local/lib/python3.11", " /usr/local/lib/python3.12"),
-    (image_does_not_run_as_root, "USER 10001:10001\n", ""),
-    (image_does_not_run_as_root, "USER 10001:10001", "USER 0"),
-    (image_does_not_run_as_root, "USER 10001:10001", "USER arbiter"),
-    (image_does_not_run_as_root, "EXPOSE", "RUN chown -R 10001 /opt\nEXPOSE"),
-    (signal_reaches_the_arbiter, 'ENTRYPOINT ["health-arbiter"]', "ENTRYPOINT health-arbiter"),
-    (signal_reaches_the_arbiter, 'ENTRYPOINT ["health-arbiter"]', 'ENTRYPOINT ["health-arbiter"]\nCMD run'),
-    (signal_reaches_the_arbiter, "STOPSIGNAL SIGTERM", "STOPSIGNAL SIGKILL"),
-    (ports_are_exposed, "EXPOSE 9181 9182", "EXPOSE 9181"),
-    (ports_are_exposed, "EXPOSE 9181 9182", "EXPOSE 9180 9181 9182"),
-    (image_checks_the_sidecar_and_not_the_app, "/livez'", "/health'"),
-    (image_checks_the_sidecar_and_not_the_app, 'CMD ["python", "-c", "', 'CMD ["curl", "-f", "'),
-    (image_checks_the_sidecar_and_not_the_app, "HEALTHCHECK", "LABEL"),
-]
-
-
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_image_keeps_the_rule_and_each_mutation_breaks_it(rule: Rule) -> None:
-    check(rule, stages, TEXT, MUTATIONS)
+def test_image_keeps_the_rule(rule: Rule) -> None:
+    assert rule(stages(TEXT)) == []
 
 
 # -- the build context -----------------------------------------------------------------------------------------

