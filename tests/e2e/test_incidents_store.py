@@ -38,8 +38,6 @@ QUICK: dict[str, Setting] = {
 }
 BOUND: dict[str, Setting] = {**NO_GATES, **QUICK, "after_data_loss": "wait", "budget": str(BUDGET)}
 """Only the bound: every sick container is culled, up to the budget."""
-THREE: dict[str, Setting] = {**BOUND, "redis_timeout": "600ms"}
-"""For three servers, which are asked within one interval of checks."""
 ALL: dict[str, Setting] = {**GATES, **QUICK, "budget": "10", "probation": "2s"}
 
 
@@ -196,36 +194,6 @@ def test_sidecar_with_a_smaller_budget_binds_all_of_them(
     assert (denied["used"], denied["capacity"]) == (1, 1)
     odd.stop()
     driver.await_down(*driver.members[:2])
-
-
-def test_other_list_of_servers_grants_nothing_for_a_window(
-    sidecar: StartSidecar, children: Children, start_redis: StartRedis
-) -> None:
-    servers = [start_redis(f"redis-{name}") for name in "abc"]
-    old = SidecarPool(sidecar, children, hosts=1)
-    driver = ready(old.fleet(6, **{**THREE, "budget": "3"}, redis_url=servers[0].url))
-    use_budget(driver)
-    old.hosts[0].stop()
-    new = SidecarPool(sidecar, children, hosts=1)
-    driver = ready(new.again(driver.members, redis_url=",".join(server.url for server in servers)), down=BUDGET)
-    driver.make_sick(*driver.members)
-    for one in driver.members:
-        await_denied(one, "data_loss")
-    pass_beats(4)
-    assert driver.down() == []
-
-
-def test_spacing_is_kept_across_three_servers(pool: SidecarPool, start_redis: StartRedis) -> None:
-    spacing_s, servers = 1.5, [start_redis(f"redis-{name}") for name in "abc"]
-    urls = ",".join(server.url for server in servers)
-    driver = ready(pool.fleet(6, **{**THREE, "budget": "9", "spacing": f"{spacing_s}s"}, redis_url=urls))
-    driver.make_sick(*driver.members)
-    wait_for(lambda: len(driver.down()) >= 3, timeout_s=60, what="three are culled")
-    grants = [
-        score / 1e6 for server in servers for _, score in server.cli("ZRANGE", key("grants"), 0, -1, "WITHSCORES")
-    ]
-    gaps = [after - before for before, after in zip(sorted(grants), sorted(grants)[1:], strict=False)]
-    assert min(gaps) >= spacing_s - 0.05, "except for the duration of an exchange"
 
 
 def make_sick_until(driver: FleetDriver, one: Sidecar, predicate: Callable[[], bool], what: str) -> None:
