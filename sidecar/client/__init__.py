@@ -1,7 +1,7 @@
 """What an app imports to talk to its sidecar: ``report``, ``ArbiterHandler``, ``ArbiterMiddleware`` and more.
 
 It uses only the standard library, and is a distribution of its own, ``health-arbiter-client``, with the import name
-``health_arbiter_client``. An import loads only what is used.
+``health_arbiter_client``. An import loads only what is used. ``Cascade`` chooses among the app's replicas.
 
 The address comes from the sidecar's settings in the environment of the app: ``ARBITER_STATSD_SOCKET`` (unix datagrams),
 else ``ARBITER_STATSD_LISTEN`` (UDP). Without either it posts to the sidecar's local listener: ``ARBITER_SOCKET``, else
@@ -16,11 +16,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from .reporting import configure, heartbeat, report, results, stats
-
 if TYPE_CHECKING:
     from .aiohttp_server import arbiter_aiohttp_middleware as arbiter_aiohttp_middleware
     from .asgi import ArbiterMiddleware
+    from .cascade import BusyError, Cascade, ExhaustedError
     from .celery_worker import arbiter_celery as arbiter_celery
     from .django_middleware import ArbiterDjangoMiddleware as ArbiterDjangoMiddleware
     from .exchange import report_exception
@@ -28,12 +27,16 @@ if TYPE_CHECKING:
     from .life_connection import report_life
     from .log_handler import ArbiterHandler
     from .redaction import redacted
+    from .reporting import configure, heartbeat, report, results, stats
     from .wsgi import ArbiterWSGIMiddleware
 
 __all__ = [
     "ArbiterHandler",
     "ArbiterMiddleware",
     "ArbiterWSGIMiddleware",
+    "BusyError",
+    "Cascade",
+    "ExhaustedError",
     "configure",
     "heartbeat",
     "redacted",
@@ -44,7 +47,7 @@ __all__ = [
     "stats",
 ]
 
-_LATE: Final = {
+_MODULES: Final = {
     "ArbiterDjangoMiddleware": "django_middleware",
     "ArbiterHandler": "log_handler",
     "ArbiterMiddleware": "asgi",
@@ -55,11 +58,13 @@ _LATE: Final = {
     "redacted": "redaction",
     "report_exception": "exchange",
     "report_life": "life_connection",
+    **dict.fromkeys(("BusyError", "Cascade", "ExhaustedError"), "cascade"),
+    **dict.fromkeys(("configure", "heartbeat", "report", "results", "stats"), "reporting"),
 }
-"""Modules by name, imported at first use, because logging and aiohttp take longer than all other imports."""
+"""Modules by name, imported at first use: logging and aiohttp take long, and the sidecar itself needs two modules."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_LATE[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -93,7 +93,7 @@ def posted() -> Iterator[Posted]:
 def test_page_of_reporting_has_every_client_and_every_helper_of_python() -> None:
     page = (TOP / "deploy" / "reporting.md").read_text()
     assert {path.name for path in CLIENTS.iterdir()} - set(re.findall(r"\(clients/([^)]+)\)", page)) == set()
-    helpers = {name for name in client._LATE if name.lower().startswith("arbiter")} - {"ArbiterHandler"}
+    helpers = {name for name in client._MODULES if name.lower().startswith("arbiter")} - {"ArbiterHandler"}
     assert {name for name in helpers if name not in page} == set()
 
 

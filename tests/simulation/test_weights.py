@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from sidecar.core.measure.success_rate import BUCKET_S, BUCKETS
+from sidecar.client.success_rate import BUCKET_S, BUCKETS
 from sidecar.core.measure.weight import FALL_PER_S, FLOOR, FULL, RISE_PER_S
 from sidecar.simulation.day_outcome import DayOutcome
 from sidecar.simulation.fleet_rules import NO_CULLING, FleetRules

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from sidecar.client.success_rate import SuccessHistory
 from sidecar.core.measure.outlier import OwnUsual
 from sidecar.core.measure.results import RequestResults
-from sidecar.core.measure.success_rate import SuccessHistory
 from sidecar.core.measure.window import RollingCounts
 from sidecar.core.types import (
     AppExited,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.cascade.weighted_shuffle import weighted_shuffle
-from sidecar.core.measure.success_rate import BUCKET_S, BUCKETS, Floor, SuccessHistory
+from sidecar.client.success_rate import BUCKET_S, BUCKETS, Floor, SuccessHistory
+from sidecar.client.weighted_shuffle import weighted_shuffle
 
 Ended = tuple[float, str]
 """(seconds, how the calls ended at that moment: ``+`` well, ``-`` badly)."""

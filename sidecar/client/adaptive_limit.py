@@ -48,34 +48,17 @@ class AdaptiveLimit:
         self._highest = highest
         self._backoff = backoff
 
-    def acquire(self) -> CallSlot | None:
-        """Take a slot, which ``CallSlot.end`` gives back exactly once; None if none is free."""
+    def acquire(self) -> int | None:
+        """Take a slot and return the number of calls in flight, this one included; None if no slot is free."""
         if self.in_flight >= self.limit:
             return None
         self.in_flight += 1
-        return CallSlot(self, self.in_flight)
+        return self.in_flight
 
-    def learn(self, ending: Ending, in_flight: int) -> None:
-        """Move the limit after a call that began as the ``in_flight``-th call at the node."""
+    def end(self, ending: Ending, in_flight: int) -> None:
+        """Give back a slot that ``acquire`` gave as the ``in_flight``-th, once, and move the limit."""
+        self.in_flight -= 1
         if ending is Ending.DROPPED:
             self.limit = max(SMALLEST, min(self.limit - 1, int(self.limit * self._backoff)))
         elif ending is Ending.SUCCESS and in_flight * 2 >= self.limit:
             self.limit = min(self._highest, self.limit + 1)
-
-
-class CallSlot:
-    """The permission for one call, counted as in flight until it ends."""
-
-    __slots__ = ("_in_flight", "_limit")
-
-    def __init__(self, limit: AdaptiveLimit, in_flight: int) -> None:
-        self._limit: AdaptiveLimit | None = limit
-        self._in_flight = in_flight
-
-    def end(self, ending: Ending) -> None:
-        """Give the slot back, and let the limit learn. RuntimeError if it was given back before."""
-        if self._limit is None:
-            raise RuntimeError("a call ends exactly once")
-        limit, self._limit = self._limit, None
-        limit.in_flight -= 1
-        limit.learn(ending, self._in_flight)

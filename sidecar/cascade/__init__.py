@@ -1,1 +1,0 @@
-"""Success-prioritized, concurrency-limited fallback cascade (timmc), as a library."""

@@ -1,0 +1,148 @@
+"""Calls one of several equal nodes, such as an app's replicas, and falls back to the next: ``Cascade``.
+
+After timmc's gist "Success-prioritized, concurrency-limited stochastic fallback cascade". Each run shuffles the nodes
+by the cube of their success rate (``success_rate``, ``weighted_shuffle``), takes a slot at one after the other
+(``adaptive_limit``), and stops at the first answer. Every end of a call is reported to the sidecar at once:
+
+======================================= ============ =========== ==================================================
+the call                                success rate the limit   the sidecar
+======================================= ============ =========== ==================================================
+returns, whatever the result            success      success     a result that went well
+takes longer, raises ``TimeoutError``   failure      dropped     an error that was ``recovered``, and a failed result
+raises any other ``Exception``          failure      ignored     the same
+is cancelled, or any ``BaseException``  not counted  ignored     nothing
+======================================= ============ =========== ==================================================
+
+A ``recovered`` error is shown and does not count, because the next node may answer. A run that no node answers is a
+``server_error``, which counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from . import exceptions, messages
+from .adaptive_limit import AdaptiveLimit, Ending
+from .exchange import report_exception
+from .reporting import report, results
+from .success_rate import DEFAULT_FLOOR, Floor, SuccessHistory
+from .weighted_shuffle import Random, weighted_shuffle
+
+Node = TypeVar("Node", bound=Hashable)
+Result = TypeVar("Result")
+
+TIMEOUT_S: Final = 1.0
+
+
+class BusyError(Exception):
+    """No slot is free at any node, so no node was called. A later attempt may succeed."""
+
+
+class ExhaustedError(Exception):
+    """No node answered. ``errors`` has the reasons by node, in the order of the attempts; the last is the cause."""
+
+    def __init__(self, errors: Mapping[Any, Exception]) -> None:
+        super().__init__("; ".join(f"{node}: {error!r}" for node, error in errors.items()))
+        self.errors = errors
+
+
+class Figures(NamedTuple):
+    """One node at an instant, for metrics: rate and weight within [0, 1], limit and calls in flight."""
+
+    success_rate: float
+    weight: float
+    limit: int
+    in_flight: int
+
+
+class Cascade(Generic[Node]):
+    """A choice among equal nodes that learns from the ends of the calls. For one event loop of asyncio.
+
+    ``nodes`` are names or objects, distinct and at least one (else ValueError). A call that takes longer than
+    ``timeout_s`` seconds is cancelled and gives its slot back. ``limit`` makes the limit of one node; ``floor`` sets
+    how often a node that failed is tried again. ``rng`` is a ``random.Random``, ``clock`` returns monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        *,
+        timeout_s: float = TIMEOUT_S,
+        limit: Callable[[], AdaptiveLimit] = AdaptiveLimit,
+        floor: Floor = DEFAULT_FLOOR,
+        rng: Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        names = list(nodes)
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"a cascade needs nodes, each of them once, not {names}")
+        self._timeout_s = timeout_s
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load; nobody gains by guessing it
+        self._clock = clock
+        self._limits = {node: limit() for node in names}
+        self._histories = {node: SuccessHistory(clock(), floor) for node in names}
+
+    async def run(self, call: Callable[[Node], Awaitable[Result]]) -> Result:
+        """Await ``call(node)`` for one node after the other, each at most once, and return the first result.
+
+        A node at its limit is passed over. Raises BusyError at once if all are, ExhaustedError if no node answered, and
+        what is no ``Exception``, such as a cancellation.
+        """
+        errors: dict[Node, Exception] = {}
+        for node in self.order():
+            in_flight = self._limits[node].acquire()
+            if in_flight is None:
+                continue
+            try:
+                return await self._attempt(node, in_flight, call)
+            except Exception as error:  # noqa: BLE001 - every error is a reason to try the next node
+                errors[node] = error
+        busy = BusyError(f"no slot is free at any of {len(self._limits)} nodes")
+        failure = ExhaustedError(errors) if errors else busy
+        failure.__cause__ = next(reversed(errors.values()), None)
+        report_exception(failure)
+        raise failure
+
+    async def _attempt(self, node: Node, in_flight: int, call: Callable[[Node], Awaitable[Result]]) -> Result:
+        ending = Ending.IGNORED
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                result = await call(node)
+        except Exception as error:
+            ending = Ending.DROPPED if isinstance(error, TimeoutError) else Ending.IGNORED
+            self._histories[node].record(self._clock(), succeeded=False)
+            _tell_failure(node, error)
+            raise
+        else:
+            ending = Ending.SUCCESS
+            self._histories[node].record(self._clock(), succeeded=True)
+            results(ok=1)
+            return result
+        finally:
+            self._limits[node].end(ending, in_flight)
+
+    def order(self) -> list[Node]:
+        """Return all nodes, shuffled by weight: nodes that succeed tend to come first."""
+        now_s = self._clock()
+        weights = {node: history.weight(now_s) for node, history in self._histories.items()}
+        return weighted_shuffle(weights, self._rng)
+
+    def figures(self) -> dict[Node, Figures]:
+        """Return the present figures of every node, in the order of ``nodes``."""
+        now_s = self._clock()
+        return {
+            node: Figures(history.rate(now_s), history.weight(now_s), limit.limit, limit.in_flight)
+            for (node, history), limit in zip(self._histories.items(), self._limits.values(), strict=True)
+        }
+
+
+def _tell_failure(node: Hashable, error: Exception) -> None:
+    kind = exceptions.kind(error)
+    fingerprint = exceptions.shortened(f"{kind}@{node}")
+    message = messages.message(fingerprint, lambda: f"{node}: {error!r}")
+    report(level="recovered", kind=kind, fingerprint=fingerprint, message=message)
+    results(failed=1)

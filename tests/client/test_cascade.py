@@ -1,0 +1,333 @@
+"""Which nodes are called, what the caller gets back, how ends are counted, and what the sidecar is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from client.statsd_receiver import Totals, without_places
+from sidecar.client import BusyError, Cascade, ExhaustedError
+from sidecar.client.adaptive_limit import AdaptiveLimit
+from sidecar.client.cascade import Figures
+
+UNTOUCHED = Figures(success_rate=1, weight=1, limit=10, in_flight=0)
+
+
+class Clock:
+    """A clock that moves only when ``now_s`` is set."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Servers:
+    """Answers by node: a value to return or an exception to raise. ``called`` has the nodes in order."""
+
+    def __init__(self, **answers: object) -> None:
+        self.answers = answers
+        self.called: list[str] = []
+
+    async def __call__(self, node: str) -> object:
+        self.called.append(node)
+        answer = self.answers.get(node, f"pong of {node}")
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+def cascade_of(
+    *nodes: str,
+    clock: Clock | None = None,
+    limit: Callable[[], AdaptiveLimit] = AdaptiveLimit,
+    timeout_s: float = 3600.0,
+) -> Cascade[str]:
+    """A cascade over these nodes, or over ``a``, ``b`` and ``c``."""
+    return Cascade(nodes or ("a", "b", "c"), rng=Random(4), clock=clock or Clock(), limit=limit, timeout_s=timeout_s)
+
+
+def one_at_a_time() -> AdaptiveLimit:
+    return AdaptiveLimit(1, highest=1)
+
+
+async def fail(cascade: Cascade[str], *nodes: str) -> None:
+    """Give each of these nodes a failure, and the others none: a node that answers ends the run."""
+    answers = {node: OSError("gone") for node in nodes}
+    while any(cascade.figures()[node].success_rate == 1 for node in nodes):
+        try:
+            await cascade.run(Servers(**answers))
+        except ExhaustedError:
+            return
+
+
+# -- one run ----------------------------------------------------------------------------------------------------
+
+
+async def test_first_answer_is_the_result_and_no_other_node_is_called() -> None:
+    servers = Servers()
+    result = await cascade_of().run(servers)
+    assert [result] == [f"pong of {node}" for node in servers.called]
+
+
+async def test_failing_nodes_are_passed_over() -> None:
+    servers = Servers(a=OSError("gone"), b=TimeoutError())
+    for _ in range(10):
+        assert await cascade_of().run(servers) == "pong of c"
+
+
+async def test_call_that_fails_before_it_can_be_awaited_is_a_failure_of_its_node() -> None:
+    def call(node: str) -> Awaitable[str]:
+        raise OSError(node)
+
+    cascade = cascade_of("a")
+    with pytest.raises(ExhaustedError):
+        await cascade.run(call)
+    assert cascade.figures()["a"] == Figures(success_rate=0, weight=0, limit=10, in_flight=0)
+
+
+async def test_errors_of_all_nodes_are_in_the_order_of_the_run_and_the_last_is_the_cause() -> None:
+    servers = Servers(a=OSError("gone"), b=TimeoutError("late"), c=ValueError("odd"))
+    with pytest.raises(ExhaustedError) as caught:
+        await cascade_of().run(servers)
+    assert sorted(servers.called) == ["a", "b", "c"]
+    assert list(caught.value.errors) == servers.called
+    assert caught.value.errors == servers.answers
+    assert caught.value.__cause__ is servers.answers[servers.called[-1]]
+    assert "a: OSError('gone')" in str(caught.value)
+
+
+# -- the choice -------------------------------------------------------------------------------------------------
+
+
+async def test_node_that_fails_is_called_last_until_the_ring_has_forgotten() -> None:
+    clock = Clock()
+    cascade = cascade_of(clock=clock)
+    await fail(cascade, "c")
+    assert {cascade.order()[-1] for _ in range(50)} == {"c"}
+    clock.now_s = 31  # the ring has forgotten
+    assert cascade.figures()["c"] == Figures(success_rate=0, weight=0.01, limit=10, in_flight=0)
+
+
+async def test_when_every_node_fails_all_are_tried_in_any_order() -> None:
+    cascade = cascade_of()
+    await fail(cascade, "a", "b", "c")
+    assert {cascade.order()[0] for _ in range(50)} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("nodes", [[], ["a", "b", "a"]], ids=["none", "twice"])
+def test_nodes_that_are_no_choice_are_refused(nodes: list[str]) -> None:
+    with pytest.raises(ValueError, match="each of them once"):
+        Cascade(nodes)
+
+
+# -- how the end of a call is counted, and what the sidecar is told -----------------------------------------------
+
+OK = {"requests": 1}
+RECOVERED = "errors|level:recovered,kind:"
+LOST = "errors|level:server_error,kind:ExhaustedError"
+
+ENDS: list[tuple[str, object, float, int, dict[str, int]]] = [
+    ("a result", "pong", 1, 11, OK),
+    ("nothing at all is a result", None, 1, 11, OK),
+    ("a time-out is lost load", TimeoutError(), 0, 9, {f"{RECOVERED}TimeoutError": 1, "failed": 1, LOST: 1}),
+    ("an error leaves the limit alone", OSError(), 0, 10, {f"{RECOVERED}OSError": 1, "failed": 1, LOST: 1}),
+    ("a cancellation says nothing of the node", asyncio.CancelledError(), 1, 10, {}),
+    ("nor does the end of the process", SystemExit(), 1, 10, {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("answer", "rate", "limit", "told"), [row[1:] for row in ENDS], ids=[row[0].replace(" ", "-") for row in ENDS]
+)
+async def test_end_of_a_call_is_counted_and_told(
+    answer: object, rate: float, limit: int, told: dict[str, int], totals: Totals
+) -> None:
+    cascade = cascade_of("a")
+    release = asyncio.Event()
+    waiting = [asyncio.create_task(cascade.run(lambda _: release.wait())) for _ in range(4)]
+    await asyncio.sleep(0)  # each of them has taken a slot: half of the limit is in use
+    try:
+        result = await cascade.run(Servers(a=answer))
+    except ExhaustedError as error:
+        result = error.errors["a"]
+    except BaseException as error:  # noqa: BLE001 - what is handed in comes out, exit and cancellation too
+        result = error
+    assert result is answer
+    assert without_places(totals()) == told
+    assert cascade.figures()["a"][::2] == (rate, limit)
+    assert cascade.figures()["a"].in_flight == 4
+    release.set()
+    await asyncio.gather(*waiting)
+
+
+async def test_failure_that_the_next_node_made_good_is_told_as_recovered_with_its_node(totals: Totals) -> None:
+    cascade = cascade_of("a", "b")
+    for _ in range(10):
+        await cascade.run(Servers(a=OSError("gone")))
+    assert totals() == {"requests": 10, "failed": 1, f"{RECOVERED}OSError,fingerprint:OSError@a": 1}
+
+
+async def test_call_that_hangs_is_cut_and_gives_its_slot_back() -> None:
+    cascade = cascade_of("a", timeout_s=0)
+    with pytest.raises(ExhaustedError) as caught:
+        await cascade.run(lambda _: asyncio.Event().wait())
+    assert isinstance(caught.value.errors["a"], TimeoutError)
+    assert cascade.figures()["a"] == Figures(success_rate=0, weight=0, limit=9, in_flight=0)
+
+
+async def test_call_is_counted_when_it_ends() -> None:
+    clock = Clock()
+    cascade = cascade_of("a", clock=clock)
+    gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(cascade.run(lambda _: gone))
+    await asyncio.sleep(0)
+    clock.now_s = 31  # more than the ring remembers
+    assert cascade.figures()["a"] == UNTOUCHED._replace(in_flight=1)
+    gone.set_exception(OSError("gone"))
+    with pytest.raises(ExhaustedError):
+        await task
+    clock.now_s += 28  # the ring remembers from the end on, not from the beginning
+    assert cascade.figures()["a"] == Figures(success_rate=0, weight=0, limit=10, in_flight=0)
+
+
+async def test_cancelled_run_gives_its_slot_back_and_calls_no_other_node() -> None:
+    cascade, called = cascade_of(limit=one_at_a_time), Counter[str]()
+
+    async def call(node: str) -> None:
+        called[node] += 1
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(cascade.run(call))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert called.total() == 1
+    assert set(cascade.figures().values()) == {UNTOUCHED._replace(limit=1)}
+
+
+async def test_example_of_the_page_falls_back_and_tells_the_sidecar(totals: Totals) -> None:
+    page = (Path(__file__).parents[2] / "deploy/reporting.md").read_text()
+    (example,) = (block for block in page.split("```python\n")[1:] if "Cascade(" in block)
+
+    class Replica:
+        def __init__(self, answer: bytes | None) -> None:
+            self.answer = answer
+
+        async def get(self, key: str) -> bytes:
+            if self.answer is None:
+                raise ConnectionError(key)
+            return self.answer
+
+    replicas = {"replica-1": Replica(b"apples"), "replica-2": Replica(None), "replica-3": Replica(None)}
+    app: dict[str, Any] = {"replicas": replicas}
+    exec(example.partition("```")[0].replace("health_arbiter_client", "sidecar.client"), app)
+    assert [await app["cart"]("anna") for _ in range(20)] == [b"apples"] * 20
+    told = totals()
+    assert (told["requests"], told["failed"]) == (20, 2)
+    replicas["replica-1"].answer = None
+    assert await app["cart"]("anna") is None
+    assert without_places(totals())["errors|level:server_error,kind:ExhaustedError"] == 1
+
+
+# -- slots ------------------------------------------------------------------------------------------------------
+
+
+async def test_nodes_at_their_limit_are_passed_over_and_when_all_are_the_run_fails_at_once(totals: Totals) -> None:
+    cascade, servers = cascade_of("a", "b", limit=one_at_a_time), Servers()
+    release = asyncio.Event()
+    first = asyncio.create_task(cascade.run(lambda _: release.wait()))
+    await asyncio.sleep(0)
+    (free,) = (node for node, figures in cascade.figures().items() if not figures.in_flight)
+    assert [await cascade.run(servers) for _ in range(5)] == [f"pong of {free}"] * 5
+    second = asyncio.create_task(cascade.run(lambda _: release.wait()))
+    await asyncio.sleep(0)
+    with pytest.raises(BusyError, match="any of 2 nodes"):
+        await cascade.run(servers)
+    assert servers.called == [free] * 5
+    assert without_places(totals()) == {"requests": 5, "errors|level:server_error,kind:BusyError": 1}
+    release.set()
+    await asyncio.gather(first, second)
+    assert {figures.success_rate for figures in cascade.figures().values()} == {1}, "to be busy is no failure"
+
+
+ANSWERS: dict[str, Exception | str | None] = {
+    "result": "pong",
+    "error": OSError("gone"),
+    "time-out": TimeoutError(),
+    "cancelled": None,
+}
+
+
+class Mixture:
+    """Any number of runs at once, each of them suspended in one call."""
+
+    def __init__(self) -> None:
+        self.cascade = cascade_of(limit=lambda: AdaptiveLimit(2, highest=5))
+        self.calls: list[tuple[str, asyncio.Future[str]]] = []
+        self.runs: set[asyncio.Task[object]] = set()
+
+    async def begin(self) -> None:
+        has_room = any(figures.in_flight < figures.limit for figures in self.cascade.figures().values())
+        before = len(self.calls)
+        self.runs.add(asyncio.create_task(self.cascade.run(self._call)))
+        await asyncio.sleep(0)
+        assert len(self.calls) - before == has_room, "a run begins where a slot is free, else it fails at once"
+
+    async def _call(self, node: str) -> str:
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.calls.append((node, answer))
+        return await answer
+
+    async def end(self, number: int, end: str) -> None:
+        _, answer = self.calls.pop(number % len(self.calls))
+        given = ANSWERS[end]
+        if isinstance(given, Exception):
+            answer.set_exception(given)
+        elif given:
+            answer.set_result(given)
+        else:
+            answer.cancel()
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    def check(self) -> None:
+        under_way = Counter(node for node, _ in self.calls)
+        for node, figures in self.cascade.figures().items():
+            assert figures.in_flight == under_way[node]
+            assert 1 <= figures.limit <= 5
+            assert 0 <= figures.weight <= figures.success_rate <= 1
+        assert sorted(self.cascade.order()) == ["a", "b", "c"]
+
+    async def close(self) -> None:
+        for task in self.runs:
+            task.cancel()
+        await asyncio.gather(*self.runs, return_exceptions=True)
+        assert {figures.in_flight for figures in self.cascade.figures().values()} == {0}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 99), st.none() | st.sampled_from([*ANSWERS])), max_size=60))
+def test_any_mixture_of_runs_at_once_adds_up(steps: list[tuple[int, str | None]]) -> None:
+    """None: another run begins. The others: how one of the calls under way ends."""
+
+    async def play() -> None:
+        mixture = Mixture()
+        for number, end in steps:
+            if end is None:
+                await mixture.begin()
+            elif mixture.calls:
+                await mixture.end(number, end)
+            mixture.check()
+        await mixture.close()
+
+    asyncio.run(play())
