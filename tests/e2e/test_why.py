@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.fleet_driver import await_denied
 from harness.sidecar import AT_ONCE, command
 from harness.waiting import wait_for
 from sidecar.core.explain.samples import MOST
@@ -158,40 +157,6 @@ def _read(path: Path) -> str:
 
 
 @pytest.mark.site
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("exec sleep 60", "its time was up"),
-        ("yes", "its time was up"),
-        ("exit 9", "exit code 9"),
-        ("kill -SEGV $$", "signal 11"),
-        ("sleep 60 & sleep 60 & echo started", "started"),
-    ],
-    ids=["hangs", "floods", "fails", "crashes", "leaves children"],
-)
-def test_no_hook_stops_a_cull(sidecar: StartSidecar, run_dir: Path, script: str, said: str) -> None:
-    one = sidecar(cull_hook=_hook(run_dir, script), cull_hook_timeout="3s", **FAST)
-    _make_sick(one)
-    wait_for(lambda: _is_out(one), timeout_s=60, what="it is culled")
-    assert said in wait_for(lambda: _why(one)["capture"], timeout_s=60, what="the end of the hook is kept")
-    if "time was up" in said:
-        wait_for(lambda: _failures(one), timeout_s=60, what="the failure is logged")
-        assert one.metrics()['arbiter_failures_total{where="hook"}'] == 1
-
-
-@pytest.mark.site
-def test_hook_that_went_missing_is_logged_and_the_cull_goes_on(sidecar: StartSidecar, run_dir: Path) -> None:
-    path = _hook(run_dir, "true")
-    one = sidecar(cull_hook=path, **FAST)
-    path.unlink()
-    _make_sick(one)
-    wait_for(lambda: _is_out(one), timeout_s=60, what="it is culled")
-    assert _why(one)["capture"].startswith("the hook could not be run: ")
-    (line,) = wait_for(lambda: _failures(one), timeout_s=60, what="the failure is logged")
-    assert line["error"] == "FileNotFoundError"
-
-
-@pytest.mark.site
 def test_in_shadow_mode_the_hook_is_not_run(sidecar: StartSidecar, run_dir: Path) -> None:
     one = sidecar(mode="shadow", cull_hook=_hook(run_dir, f"touch {run_dir}/ran"), **FAST)
     _make_sick(one)
@@ -200,23 +165,6 @@ def test_in_shadow_mode_the_hook_is_not_run(sidecar: StartSidecar, run_dir: Path
     assert shown["sentence"].startswith("it would be down but for shadow mode")
     assert shown["history"][0]["what"] == "would_cull"
     assert not (run_dir / "ran").exists()
-
-
-@pytest.mark.site
-def test_hold_is_shown_with_author_and_reason_at_both_listeners(
-    sidecar: StartSidecar, redis_server: RedisServer
-) -> None:
-    one = sidecar(redis_url=redis_server.url, **FAST)
-    assert command(one, "hold", "--for", "1h", "--reason", "migration", "--author", "anna").code == 0
-    _make_sick(one)
-    await_denied(one, "hold")
-    wait_for(lambda: _why(one)["hold"], timeout_s=60, what="the answer to a beat has the hold")
-    for shown in (_why(one), _why(one, "public")):
-        assert (shown["hold"]["author"], shown["hold"]["reason"]) == ("anna", "migration")
-        assert any("the hold by anna ends at " in sentence for sentence in shown["remedies"])
-    assert re.search(
-        r"^hold: .* by anna: migration$", one.request("public", "GET", "/why?format=text").body, re.MULTILINE
-    )
 
 
 @pytest.mark.site
