@@ -1,17 +1,29 @@
-"""Reads a metrics page from an HTTP response: checks that it is a page, and yields its text inflated in slices."""
+"""Fetches a metrics page over HTTP: checks that it is a page, and yields its text inflated in slices."""
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse
+from aiohttp import (
+    BaseConnector,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    TCPConnector,
+    UnixConnector,
+)
+
+from sidecar.config.scrape_url import Target
 
 SLICE_BYTES: Final = 16_384
-READ_BYTES: Final = 65_536
-"""asyncio reads 256 KiB at once, in memory that the allocator takes from the system and returns every time."""
+READ_BYTES: Final = 8_192
+"""asyncio reads 256 KiB at once. Tiny chunks, or heads without a page, would fill 30 ms of one turn of the loop."""
 
 OPENMETRICS: Final = "application/openmetrics-text"
 TEXT: Final = "text/plain"
@@ -20,6 +32,63 @@ _OK: Final = 200
 
 class MissError(Exception):
     """The response is not a page, or is cut off; the message is one of ``scrape.CAUSES``."""
+
+
+class _SmallReads(BaseConnector):
+    """Bounds what one read of a connection takes, before the first byte is read."""
+
+    async def connect(self, *request: Any, **options: Any) -> Any:
+        connection = await super().connect(*request, **options)
+        connection.transport.max_size = READ_BYTES  # type: ignore[union-attr]  # the name in all transports of asyncio
+        return connection
+
+
+class _TcpReads(_SmallReads, TCPConnector):
+    """Over TCP, and over TLS, which decrypts at most 256 KiB in a turn."""
+
+
+class _UnixReads(_SmallReads, UnixConnector):
+    """Over a unix socket."""
+
+
+class PageClient:
+    """Asks for one page again and again on one connection, which is kept for ``keep_s`` seconds.
+
+    ``accept`` is the header; ``tls`` makes the context for https, in a thread, when it is first needed.
+    """
+
+    def __init__(self, target: Target, *, accept: str, keep_s: float, tls: Callable[[], ssl.SSLContext]) -> None:
+        self._target = target
+        self._accept = accept
+        self._keep_s = keep_s
+        self._tls = tls
+        self._session: ClientSession | None = None
+
+    async def get(self) -> AbstractAsyncContextManager[ClientResponse]:
+        """Return the response as a context. Raises what aiohttp and the system raise."""
+        if self._session is None:
+            self._session = ClientSession(
+                connector=await self._connector(),
+                cookie_jar=DummyCookieJar(),
+                timeout=ClientTimeout(total=None),
+                auto_decompress=False,
+                headers={"Accept": self._accept, "Accept-Encoding": "gzip", "User-Agent": "health-arbiter"},
+            )
+        return self._session.get(self._target.url, allow_redirects=False)
+
+    async def close(self) -> None:
+        """Close the connection; the next page opens a new one."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _connector(self) -> BaseConnector:
+        if self._target.socket:
+            return _UnixReads(self._target.socket, limit=1, keepalive_timeout=self._keep_s)
+        is_tls = self._target.url.lower().startswith("https:")
+        # Only https loads the system's certificates, which takes long.
+        context = await asyncio.to_thread(self._tls) if is_tls else True
+        return _TcpReads(limit=1, keepalive_timeout=self._keep_s, ssl=context)
 
 
 def is_openmetrics(response: ClientResponse) -> bool:
@@ -40,7 +109,6 @@ def has_length(response: ClientResponse) -> bool:
 async def slices(response: ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
     """The page's text, in slices; ``MissError`` beyond ``max_bytes``, inflated or as it was sent."""
     inflate = _inflater(response)
-    _limit_reads(response)
     sent = size = 0
     async for received in response.content.iter_any():
         sent += len(received)
@@ -51,13 +119,6 @@ async def slices(response: ClientResponse, max_bytes: int) -> AsyncIterator[byte
                 raise MissError("too_large")
     for piece in inflate(None):
         yield piece
-
-
-def _limit_reads(response: ClientResponse) -> None:
-    """Set the size of one read, if the response is not there as a whole yet."""
-    transport = response.connection.transport if response.connection is not None else None
-    if transport is not None:
-        transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # the name in all transports of asyncio
 
 
 Inflate = Callable[[bytes | None], Iterator[bytes]]

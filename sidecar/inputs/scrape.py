@@ -1,8 +1,7 @@
 """Scrapes the app's metrics page and reports the increments since the last scrape.
 
 A page is streamed: inflated, scanned and dropped in slices, with turns of the loop between them. A failed scrape is a
-``Missed`` with one word of ``CAUSES``, never an error of the app. The first page imports aiohttp's client, and only
-https loads the system's certificates.
+``Missed`` with one word of ``CAUSES``, never an error of the app.
 """
 
 from __future__ import annotations
@@ -12,19 +11,27 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from aiohttp import ClientConnectionError, ClientError, ClientPayloadError, ClientSSLError
 
 from sidecar.config.scrape_url import Target
 from sidecar.core.types import Missed, Report, Sample
+from sidecar.inputs import page_names
 from sidecar.inputs.counter_increments import Counters, SeriesUse
 from sidecar.inputs.exposition import Page, Scanner
-from sidecar.inputs.page_download import OPENMETRICS, TEXT, MissError, has_length, is_openmetrics, slices
+from sidecar.inputs.page_download import (
+    OPENMETRICS,
+    TEXT,
+    MissError,
+    PageClient,
+    has_length,
+    is_openmetrics,
+    slices,
+)
 from sidecar.inputs.series import BadPageError
 from sidecar.inputs.series_selection import SeriesSelection
 from sidecar.net.threads import in_thread
-
-if TYPE_CHECKING:
-    from aiohttp import BaseConnector, ClientSession
 
 Offer = Callable[[Sequence[Report]], bool]
 
@@ -54,6 +61,16 @@ CAUSES: Final = (
     "too_large",
 )
 """The causes of ``Missed``. ``cut_off``: the end of the page is missing; ``encoding``: neither plain nor valid gzip."""
+
+_CAUSES: Final = (
+    (TimeoutError, "timeout"),
+    (BadPageError, "format"),
+    (ClientPayloadError, "cut_off"),
+    ((ClientSSLError, ssl.SSLError), "tls"),
+    ((ClientConnectionError, OSError), "connection"),
+    ((ClientError, UnicodeError), "protocol"),  # the second: a host or password that HTTP cannot have
+)
+"""The first that fits an exception."""
 
 _ACCEPT: Final = f"{OPENMETRICS};version=1.0.0;q=0.6,{TEXT};version=0.0.4;q=0.4,{TEXT};q=0.2,*/*;q=0.1"
 _ACCEPT_UTF8: Final = (
@@ -85,7 +102,12 @@ class Scraper:
         wall: Callable[[], float] = time.time,
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
-        self._target = target
+        self._client = PageClient(
+            target,
+            accept=_ACCEPT_UTF8 if selection.has_quoted_names else _ACCEPT,
+            keep_s=2 * interval_s + 10,
+            tls=tls,
+        )
         self._selection = selection
         self._counters = Counters()
         self._interval_s = interval_s
@@ -96,9 +118,6 @@ class Scraper:
         self._max_bytes = max_bytes
         self._on_advice = on_advice
         self._wall = wall
-        self._tls = tls
-        self._accept = _ACCEPT_UTF8 if selection.has_quoted_names else _ACCEPT
-        self._session: ClientSession | None = None
         self._turns = _Turns()
 
     async def run(self) -> None:
@@ -124,24 +143,18 @@ class Scraper:
             async with asyncio.timeout(self._timeout_s):
                 page = await self._fetch()
             return await self._take(page, at)
-        except TimeoutError:
-            return Missed("timeout")
         except MissError as miss:
             return Missed(str(miss))
-        except BadPageError:
-            return Missed("format")
         except Exception as error:  # noqa: BLE001 - unforeseen failures must not end the scrapes
-            return Missed(self._cause(error))
+            cause = next((cause for kinds, cause in _CAUSES if isinstance(error, kinds)), "internal")
+            if cause == "internal":
+                self._on_failure(error)
+            return Missed(cause)
 
     async def page(self) -> bytes:
         """Fetch the beginning of the page, as it is. Raises as the client does, and MissError."""
-        if self._session is None:
-            self._session = await self._open()
         content = bytearray()
-        async with (
-            asyncio.timeout(self._timeout_s),
-            self._session.get(self._target.url, allow_redirects=False) as response,
-        ):
+        async with asyncio.timeout(self._timeout_s), await self._client.get() as response:
             is_openmetrics(response)
             async for piece in slices(response, self._max_bytes):
                 content += piece
@@ -149,9 +162,11 @@ class Scraper:
                     break
         return bytes(content)
 
-    async def _advise(self) -> None:
-        from sidecar.inputs import page_names  # noqa: PLC0415 - most selectors match something
+    async def close(self) -> None:
+        """Close the connection; the next scrape opens a new one."""
+        await self._client.close()
 
+    async def _advise(self) -> None:
         try:
             page, unmatched = await self.page(), self._selection.unmatched
             sentences = await in_thread(lambda: [*page_names.advice(unmatched, page_names.read_names(page))])
@@ -159,12 +174,6 @@ class Scraper:
             return
         for sentence in sentences:
             self._on_advice(sentence)
-
-    async def close(self) -> None:
-        """Close the connection; the next scrape opens a new one."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
 
     async def _take(self, page: Page[SeriesUse], at: float) -> Sample:
         # Outside the timeout: it would lose the rest of a page that is half taken.
@@ -179,9 +188,7 @@ class Scraper:
             await self._turns.rest()
 
     async def _fetch(self) -> Page[SeriesUse]:
-        if self._session is None:
-            self._session = await self._open()
-        async with self._session.get(self._target.url, allow_redirects=False) as response:
+        async with await self._client.get() as response:
             openmetrics = is_openmetrics(response)
             self._selection.begin(openmetrics=openmetrics)
             scanner = Scanner(self._selection.families, self._selection.use, openmetrics=openmetrics)
@@ -192,41 +199,6 @@ class Scraper:
         if openmetrics and page.cut_off:
             raise MissError("cut_off")
         return page
-
-    async def _open(self) -> ClientSession:
-        from aiohttp import ClientSession, ClientTimeout, DummyCookieJar  # noqa: PLC0415 - most sidecars do not scrape
-
-        return ClientSession(
-            connector=await self._connector(),
-            cookie_jar=DummyCookieJar(),
-            timeout=ClientTimeout(total=None),
-            auto_decompress=False,
-            headers={"Accept": self._accept, "Accept-Encoding": "gzip", "User-Agent": "health-arbiter"},
-        )
-
-    async def _connector(self) -> BaseConnector:
-        from aiohttp import TCPConnector, UnixConnector  # noqa: PLC0415 - as above
-
-        keep_s = 2 * self._interval_s + 10
-        if self._target.socket:
-            return UnixConnector(self._target.socket, limit=1, keepalive_timeout=keep_s)
-        if not self._target.url.lower().startswith("https:"):
-            return TCPConnector(limit=1, keepalive_timeout=keep_s)
-        return TCPConnector(limit=1, keepalive_timeout=keep_s, ssl=await asyncio.to_thread(self._tls))
-
-    def _cause(self, error: Exception) -> str:
-        from aiohttp import ClientConnectionError, ClientError, ClientPayloadError, ClientSSLError  # noqa: PLC0415
-
-        if isinstance(error, ClientPayloadError):
-            return "cut_off"
-        if isinstance(error, (ClientSSLError, ssl.SSLError)):
-            return "tls"
-        if isinstance(error, (ClientConnectionError, OSError)):
-            return "connection"
-        if isinstance(error, (ClientError, UnicodeError)):  # the second: a host or password that HTTP cannot have
-            return "protocol"
-        self._on_failure(error)
-        return "internal"
 
 
 class _Turns:

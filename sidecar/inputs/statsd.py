@@ -19,27 +19,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from sidecar.core.types import ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs.report_bodies import MOST_ERRORS, READERS
-
-LINE_LIMIT: Final = 8_192
-"""DogStatsD clients send no larger packets."""
-
-USUAL: Final = re.compile(
-    rb"^(?:([^\s:|]{1,256}):([0-9]{1,7})\|c(?:\|#([^\s|]{0,4096}))?(?:\|[A-Za-z][^\s|]{0,512}){0,4}|(?!\r?$)(.+))$",
-    re.MULTILINE,
-)
-"""A line that is not empty: name, count and tags of a counter as clients write it, or any other line as a whole.
-
-One search for all lines takes a third of the time of a parser in Python. A line of the first kind is not too long.
-"""
-
-KNOWN_LIMIT: Final = 512
-KNOWN_LINE_LIMIT: Final = 512
-"""Maximum number of remembered sets of tags and unusual lines, and of the bytes of a line: most come again."""
 
 COUNTER: Final = b"c"
 GAUGE: Final = b"g"
@@ -63,14 +46,8 @@ UNITS: Final[Mapping[bytes, Report]] = {
 }
 """The report of a count of one."""
 
-STRANGERS: Final = 64
-"""Maximum number of unknown names that are looked at."""
-
 ADVICE_AFTER: Final = 3
-"""Number of lines with a name that resembles a known one after which ``PacketReader.advice`` says so."""
-
-LONGEST_NAME: Final = 256
-"""Longer names are not compared with the known ones: 64 KiB would take 20 ms."""
+"""Number of lines whose names end in a known one after which ``PacketReader.advice`` says so."""
 
 SHOWN_LIMIT: Final = 100
 
@@ -79,8 +56,6 @@ LOAD: Final = Results(load=0.0)
 GAUGES: Final[Mapping[bytes, Report]] = {b"in_flight": IN_FLIGHT, b"load": LOAD}
 """The report of a gauge of zero."""
 
-K = TypeVar("K")
-V = TypeVar("V")
 Times = tuple[Report, int]
 """The report of one unit, and the number of units."""
 
@@ -96,18 +71,14 @@ class ParsedPackets(NamedTuple):
 class PacketReader:
     """Parses packets. ``prefix`` of the names gets a dot unless it ends in a sign.
 
-    ``advice``: a sentence for the operator if lines came with names that resemble the known ones, and none with those.
+    ``advice``: a sentence for the operator if lines came with a prefix before the known names, and none without.
     """
 
     def __init__(self, prefix: str = "") -> None:
         joined = f"{prefix}." if prefix[-1:].isalnum() else prefix
         units = {**UNITS, **GAUGES}
         self._units = {**units, **{joined.encode() + name: unit for name, unit in units.items()}}
-        self._counters = {name: unit for name, unit in self._units.items() if unit not in _MEASURED}
-        self._tagged: dict[tuple[tuple[bytes, bytes], ...], ErrorReport] = {}
-        self._known: dict[bytes, Times] = {}
-        self._strangers: dict[bytes, bytes] = {}
-        self._lookalikes = self._times = 0
+        self._prefixed = 0
         self._is_understood = False
         self.advice = ""
 
@@ -115,63 +86,24 @@ class PacketReader:
         """Sum up packets, each with the number of times it came. Raises nothing."""
         totals: dict[Report, int] = {}
         lines = unreadable = 0
-        for times, equally_often in groupby(packets, packets.__getitem__):
-            self._times = times
-            for name, value, tags, other in USUAL.findall(b"\n".join(equally_often)):
+        for packet, times in packets.items():
+            for line in filter(None, map(bytes.strip, packet.split(b"\n"))):
                 lines += times
                 try:
-                    said = self._read_other(other) if other else self._read_counter(name, value, tags)
+                    counted = self._parse(line)
                 except ValueError:
                     unreadable += times
                     continue
-                if said is not None:
-                    unit, number = said
+                if counted is not None:
+                    unit, number = counted
                     totals[unit] = totals.get(unit, 0) + number * times
         if totals:
             self._is_understood, self.advice = True, ""
-            self._strangers.clear()
         return ParsedPackets(_reports(totals), lines, unreadable)
-
-    def _meet(self, name: bytes) -> None:
-        """Look at a name that is not known, until one is."""
-        if len(name) > LONGEST_NAME:
-            return
-        known = self._strangers.get(name)
-        if known is None and len(self._strangers) < STRANGERS:
-            known = self._strangers[name] = _resembled(name)
-        if known and self._lookalikes < ADVICE_AFTER:
-            self._lookalikes += self._times
-            if self._lookalikes >= ADVICE_AFTER:
-                self.advice = _advice(name, known)
-
-    def _read_counter(self, name: bytes, value: bytes, tags: bytes) -> Times | None:
-        unit = self._counters.get(name)
-        if unit is None:
-            if not self._is_understood:
-                self._meet(name)
-            return None
-        if tags and unit is ERROR:
-            fields = tuple(FIELD.findall(tags))
-            unit = self._tagged.get(fields) or self._learn(fields)
-        number = int(value)
-        return (unit, number) if 0 < number <= MOST_ERRORS else _times(unit, number)
-
-    def _learn(self, fields: tuple[tuple[bytes, bytes], ...]) -> ErrorReport:
-        unit = _error(fields)
-        _remember(self._tagged, fields, unit)
-        return unit
-
-    def _read_other(self, line: bytes) -> Times | None:
-        said = self._known.get(line)
-        if said is None:
-            said = self._parse(line.strip())
-            if said is not None and len(line) <= KNOWN_LINE_LIMIT:
-                _remember(self._known, line, said)
-        return said
 
     def _parse(self, line: bytes) -> Times | None:
         """None for other metrics; ValueError for an unreadable line."""
-        if not line or line.startswith((EVENT, SERVICE_CHECK)):
+        if line.startswith((EVENT, SERVICE_CHECK)):
             return None
         name, _, rest = line.partition(b":")
         values, _, rest = rest.partition(b"|")
@@ -180,44 +112,31 @@ class PacketReader:
         unit = self._units.get(name)
         if unit is None:
             if not self._is_understood:
-                self._meet(name)
+                self._look_for_prefix(name)
             return None  # no further check: the members of a set, for example, may be any text
-        type_ = rest.partition(b"|")[0]
+        type_, *sections = rest.split(b"|")
         if type_ not in TYPES:
             raise ValueError("no such type")
         if type_ != (GAUGE if unit in _MEASURED else COUNTER):
             return None
-        if len(line) > LINE_LIMIT:
-            raise ValueError(f"longer than {LINE_LIMIT} bytes")
-        sections = _sections(rest)
-        return _MEASURED[unit](values) if unit in _MEASURED else _counted(unit, values, sections)
+        tags_and_rate = _by_sign(sections)
+        return _MEASURED[unit](values) if unit in _MEASURED else _counted(unit, values, tags_and_rate)
+
+    def _look_for_prefix(self, name: bytes) -> None:
+        known = next((each for each in (*UNITS, *GAUGES) if name.endswith(each)), b"")
+        prefix = name.removesuffix(known).decode(errors="replace")
+        if known and not prefix[-1:].isalnum():
+            self._prefixed += 1
+            if self._prefixed == ADVICE_AFTER:
+                self.advice = _advice(name.decode(errors="replace"), prefix.removesuffix("."), known.decode())
 
 
-def _resembled(name: bytes) -> bytes:
-    """Return the known name that ends this one, or that resembles its last part; empty if there is none."""
-    from difflib import get_close_matches  # noqa: PLC0415 - a tenth of a MiB that a client with the right names spares
-
-    last = name.decode(errors="replace").rpartition(".")[2].rpartition("/")[2]
-    known = [each.decode() for each in (*UNITS, *GAUGES)]
-    ends = [each for each in known if last == each or last.endswith(tuple(f"{sign}{each}" for sign in "_:-"))]
-    return "".join(ends or get_close_matches(last, known, n=1, cutoff=0.8)).encode()
-
-
-def _advice(name: bytes, known: bytes) -> str:
-    shown, wanted = name.decode(errors="replace")[:SHOWN_LIMIT], known.decode()
-    if shown.endswith(wanted):
-        prefix = shown.removesuffix(wanted).removesuffix(".")
-        return (
-            f"StatsD lines come as {shown!r}, and none as {wanted!r}: if {prefix!r} is the prefix of the app's client, "
-            f"set ARBITER_STATSD_PREFIX={prefix}"
-        )
-    return f"StatsD lines come as {shown!r}, which is not counted, and none as {wanted!r}"
-
-
-def _remember(known: dict[K, V], key: K, value: V) -> None:
-    if len(known) >= KNOWN_LIMIT:
-        known.clear()  # what the app still sends comes back soon
-    known[key] = value
+def _advice(name: str, prefix: str, known: str) -> str:
+    name, prefix = name[:SHOWN_LIMIT], prefix[:SHOWN_LIMIT]
+    return (
+        f"StatsD lines come as {name!r}, and none as {known!r}: if {prefix!r} is the prefix of the app's client, "
+        f"set ARBITER_STATSD_PREFIX={prefix}"
+    )
 
 
 def _reports(totals: dict[Report, int]) -> list[Report]:
@@ -236,10 +155,10 @@ def _reports(totals: dict[Report, int]) -> list[Report]:
     return reports
 
 
-def _sections(rest: bytes) -> dict[bytes, bytes]:
+def _by_sign(parts: Iterable[bytes]) -> dict[bytes, bytes]:
     """The sections behind the type, by their sign; extensions begin with a letter."""
     sections: dict[bytes, bytes] = {}
-    for section in rest.split(b"|")[1:] if b"|" in rest else ():
+    for section in parts:
         sign = section[:1]
         if sign.isalpha():
             continue

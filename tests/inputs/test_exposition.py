@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import tracemalloc
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
+from sidecar.config.selectors import parse_selectors
+from sidecar.inputs import page_names
 from sidecar.inputs.exposition import Page, Scanner, family
 from sidecar.inputs.series import BadPageError, Series, number, parse_series
+from sidecar.inputs.series_selection import SeriesSelection
 
 Found = set[tuple[str, frozenset[tuple[str, str]], str]]
 """Name, labels and value; the value as text, so that NaN is like NaN."""
@@ -221,6 +225,40 @@ def test_prefilter_and_suffixes_leave_only_selected_lines() -> None:
     scanner.feed(lines + b"\n")
     names = [series.name for series, _ in scanner.finish().readings]
     assert names == ["req", "req_total", "req_created"]
+
+
+# -- lines of any length --------------------------------------------------------------------------------------
+
+PIECES = [
+    *("req_total", "req_total{", "req_total ", ' # {"req_total"} 1 ', "_total", "x", "1 "),
+    *('code="', 'code="4"', 'code="5"', "a=", 'a="b",', '"', '\\"', "\\", "{", "}", "{}", ",", " ", "\t", "#"),
+]
+WANTED = SeriesSelection(parse_selectors('req_total{code=~"5..",path!="x"}, {"a.b"}'))
+
+
+def _cpu_s(data: bytes) -> float:
+    """The least CPU time in which the scanner reads this line, or refuses it."""
+    times = []
+    for _ in range(3):
+        begun = time.thread_time()
+        scanner = Scanner(WANTED.families, WANTED.use)
+        with suppress(BadPageError):
+            scanner.feed(data)
+        page_names.read_names(data)
+        times.append(time.thread_time() - begun)
+    return min(times)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=3).map("".join),
+    st.lists(st.sampled_from(PIECES), min_size=1, max_size=3).map("".join),
+    st.lists(st.sampled_from(PIECES), max_size=2).map("".join),
+)
+def test_time_of_a_line_grows_with_its_length_alone(begin: str, again: str, end: str) -> None:
+    """Sixteen times as long, sixteen times the time; twice the square of the length would be 256 times."""
+    short, long = (f"{begin}{again * (size // len(again))}{end}\n".encode() for size in (4_000, 64_000))
+    assert _cpu_s(long) < 64 * _cpu_s(short) + 0.005
 
 
 # -- agreement ----------------------------------------------------------------------------------------------

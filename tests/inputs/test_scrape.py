@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import web
 
 from harness.binaries import require
 from harness.ports import free_port
@@ -27,7 +27,7 @@ from harness.waiting import eventually
 from sidecar.config.scrape_url import Target, parse_target
 from sidecar.config.selectors import parse_selectors
 from sidecar.core.types import Missed, Report, Sample
-from sidecar.inputs.page_download import READ_BYTES, SLICE_BYTES, slices
+from sidecar.inputs.page_download import SLICE_BYTES
 from sidecar.inputs.scrape import CAUSES, Scraper
 from sidecar.inputs.series_selection import SeriesSelection
 
@@ -249,21 +249,6 @@ async def test_first_scrape_is_at_once_and_intervals_are_jittered() -> None:
     assert steps == pytest.approx([10 * (1 + 0.1 * same.uniform(-1, 1)) for _ in steps])
 
 
-async def test_scraper_goes_on_after_a_failure() -> None:
-    answers = iter([500, 200, 500])
-
-    async def flaky(_request: web.Request) -> web.Response:
-        return web.Response(status=next(answers, 200), text=Page().text())
-
-    observed = Observed()
-    async with _serving(flaky) as url:
-        running = asyncio.create_task(_scraper(url, observed).run())
-        await eventually(lambda: len(observed.reports) >= 4, timeout_s=60, what="four scrapes")
-        running.cancel()
-        await asyncio.wait([running])
-    assert [isinstance(report, Missed) for report in observed.reports[:4]] == [True, False, True, False]
-
-
 @pytest.mark.parametrize(
     ("errors", "escaping"), [(ERRORS, False), ('{"http.errors"}', True)], ids=["plain names", "quoted names"]
 )
@@ -354,17 +339,66 @@ async def test_loop_has_turns_while_a_large_page_is_read() -> None:
     assert len(stalls) > len(body) / SLICE_BYTES / 10
 
 
-async def test_large_page_is_received_in_small_reads() -> None:
-    page = b"x 1\n" * 1_000_000
-    async with (
-        _serving(_answering(page, Content_Type="text/plain")) as url,
-        ClientSession() as session,
-        session.get(url) as response,
-    ):
-        assert response.connection is not None, "the rest of the page is still to come"
-        transport: Any = response.connection.transport
-        assert sum([len(piece) async for piece in slices(response, len(page))]) == len(page)
-    assert transport.max_size == READ_BYTES
+FLOODING = """
+import socket, sys
+path, head, again = sys.argv[1], *map(bytes.fromhex, sys.argv[2:])
+listening = socket.socket(socket.AF_UNIX if path else socket.AF_INET)
+listening.bind(path or ("127.0.0.1", 0))
+listening.listen()
+print(path or listening.getsockname()[1], flush=True)
+while True:
+    accepted, _ = listening.accept()
+    try:
+        accepted.sendall(head)
+        while True:
+            accepted.sendall(again * 5000)
+    except OSError:
+        accepted.close()
+"""
+"""Answers without end: PATH HEAD AGAIN; without a path it listens on loopback."""
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
+FLOODS = {
+    "heads without a page": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "chunks of one byte": (CHUNKED, b"1\r\nx\r\n" * 9 + b"1\r\n\n\r\n"),
+}
+
+
+@asynccontextmanager
+async def _flooding(path: str, head: bytes, again: bytes) -> AsyncIterator[str]:
+    """The URL of a server in a process of its own."""
+    arguments = ("-c", FLOODING, path, head.hex(), again.hex())
+    server = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=subprocess.PIPE)
+    try:
+        assert server.stdout
+        port = (await server.stdout.readline()).decode().strip()
+        yield f"unix://{path}" if path else f"http://127.0.0.1:{port}/"
+    finally:
+        server.kill()
+        await server.wait()
+
+
+@pytest.mark.parametrize("is_unix", [False, True], ids=["TCP", "unix socket"])
+@pytest.mark.parametrize(("head", "again"), FLOODS.values(), ids=FLOODS)
+async def test_endless_answer_holds_no_turn_of_the_loop(
+    head: bytes, again: bytes, run_dir: Path, *, is_unix: bool
+) -> None:
+    turns_s: list[float] = []
+
+    async def watch() -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            turns_s.append(time.thread_time() - before)
+
+    async with _flooding(str(run_dir / "app.sock") if is_unix else "", head, again) as url:
+        scraper = _scraper(url, Observed(), timeout_s=0.5)
+        await scraper.scrape()  # what is done once
+        watching = asyncio.create_task(watch())
+        assert await scraper.scrape() == Missed("timeout")
+        watching.cancel()
+        await scraper.close()
+    assert max(turns_s) < 0.02, "seconds of the processor"
 
 
 # -- no page ------------------------------------------------------------------------------------------------
@@ -541,8 +575,3 @@ async def test_credentials_are_sent_and_appear_nowhere(caplog: pytest.LogCapture
     await gone.close()
     assert page.asked[0].headers["Authorization"].startswith("Basic ")
     assert "hush" not in caplog.text + repr(missed) + repr(observed)
-
-
-def test_http_client_is_imported_only_for_scrapes() -> None:
-    code = "import sys, sidecar.inputs.scrape; sys.exit('aiohttp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
