@@ -192,7 +192,7 @@ job "app" {
         ARBITER_STOP_DRAIN = "5s"
 
         # Also replaces containers at this age, one after the other and without a token. With n containers that take
-        # ARBITER_REPLACE_TIME each, n * ARBITER_REPLACE_TIME has to be less than this age. Otherwise raise
+        # 60s each (or the drain, if that is longer), n * 60s has to be less than this age. Otherwise raise
         # ARBITER_RETIRE_SLOTS. `health-arbiter doctor` checks it.
         # ARBITER_LIFETIME = "6h"
 

@@ -29,9 +29,9 @@ from sidecar.core.fleet.about import digest_of
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.fleet.terms import Share
 from sidecar.core.life.container import Container, resume, start
-from sidecar.core.life.delays import honour_s
+from sidecar.core.life.delays import LIFETIME_JITTER, honour_s
 from sidecar.core.measure.measurements import Measurements
-from sidecar.core.measure.weight import FULL, Weight
+from sidecar.core.measure.weight import FLOOR, FULL, Weight
 from sidecar.core.types import NAMELESS, Policy, RandomIdentity
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.server.history import History
@@ -54,6 +54,10 @@ if TYPE_CHECKING:
 
 DISK_S: Final = 2.0
 """Maximum time to read the state file."""
+RETIRE_TIMEOUT_S: Final = 600.0
+"""Maximum time of a retirement after its drain; then its slot is free, and the container is up again."""
+REPLACE_TIME_S: Final = 60.0
+"""Usual time to replace a container, to calculate whether retirements keep up."""
 
 
 class Sidecar(NamedTuple):
@@ -164,7 +168,6 @@ def policy(config: Config) -> Policy:
         error_limit=judging.error_limit,
         kind_limits=kinds.limits(judging.kind_limits),
         error_ratio=judging.error_ratio,
-        ratio_min_requests=judging.ratio_min_requests,
         consecutive_limit=judging.consecutive_limit,
         heartbeat_timeout_s=judging.heartbeat_timeout,
         scrape_down_after=judging.scrape_down_after,
@@ -174,13 +177,12 @@ def policy(config: Config) -> Policy:
         settle_s=culling.settle,
         soft_drain=config.weight.soft_drain == "on",
         drain_s=culling.drain,
-        drain_min_s=culling.drain_min,
         lifetime_s=retirement.lifetime,
-        lifetime_jitter=retirement.lifetime_jitter,
+        lifetime_jitter=LIFETIME_JITTER,
         lifetime_max_s=retirement.lifetime_max,
         busy_load=retirement.busy_load,
         retire_slots=str(_share(retirement.retire_slots)),
-        retire_timeout_s=retirement.retire_timeout,
+        retire_timeout_s=RETIRE_TIMEOUT_S + culling.drain,  # it ends after the drain
         enforce=config.identity.mode == "enforce",
     )
 
@@ -190,9 +192,8 @@ def rotation_plan(config: Config) -> RotationPlan:
     return RotationPlan(
         config.retirement.lifetime,
         _share(config.retirement.retire_slots),
-        max(config.retirement.replace_time, config.culling.drain),  # a container is replaced after its drain
+        max(REPLACE_TIME_S, config.culling.drain),  # a container is replaced after its drain
         _share(config.budget.min_healthy),
-        config.budget.never_last,
     )
 
 
@@ -239,12 +240,12 @@ async def _controller(
         known_kinds=[kind for kind, _ in rules.kind_limits],
         ignored_kinds=kinds.names(config.judging.ignore_kinds),
     )
-    weight = Weight(floor=config.weight.weight_floor if config.weight.weight == "on" else FULL)
+    weight = Weight(floor=FLOOR if config.weight.weight == "on" else FULL)
     container, ids = await _container(config.identity.app, journal, rules)
     return Controller(
         container,
         policy=rules,
-        pace=Pace(config.judging.check_jitter, config.judging.check_on_report),
+        pace=Pace(),
         measurements=measurements,
         weight=weight,
         budget=budget,

@@ -87,7 +87,7 @@ def action(
     A sidecar that does not start would be restarted for ever, and the app with it.
     """
     if config.action == "exit":
-        return partial(_leave, leave, config.exit_code)
+        return partial(_leave, leave)
     if config.action == "command":
         # The time of the action ends the program first, so that its result says what the program printed.
         return CommandAction(shlex.split(config.action_command), config.action_timeout * 0.9, facts)
@@ -117,9 +117,9 @@ def missing(action: str, environ: Mapping[str, str]) -> list[str]:
     return [f"{named}: {sentence} ({path})" for path, sentence in wanted.items() if not os.access(path, os.R_OK)]
 
 
-async def _leave(leave: Callable[[], None], exit_code: int) -> str:
+async def _leave(leave: Callable[[], None]) -> str:
     leave()
-    return f"the sidecar leaves with exit code {exit_code}"
+    return "the sidecar leaves"
 
 
 async def _fail(sentence: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sidecar import __version__
 from sidecar.config import addresses, redis_urls
+from sidecar.core.life.delays import CHECK_JITTER
 from sidecar.core.types import AppExited
 from sidecar.inputs import report_api
 from sidecar.net import web
@@ -144,7 +145,6 @@ async def _agents(sidecar: Sidecar) -> list[Acceptor]:
     open_one = partial(
         open_agent,
         snapshot=sidecar.snapshot,
-        maxconn=config.agent_maxconn,
         on_poll=sidecar.metrics.polled,
         on_failure=partial(sidecar.observers.failed, "listener"),
         gate=_gate(sidecar, "agent"),
@@ -223,7 +223,7 @@ def _health(sidecar: Sidecar, why: Why) -> health.Health:
     return health.Health(
         sidecar.snapshot,
         down_status=sidecar.config.server.down_status,
-        stale_after_s=3 * judging.check_interval * (1 + judging.check_jitter) + 5,
+        stale_after_s=3 * judging.check_interval * (1 + CHECK_JITTER) + 5,
         on_poll=sidecar.metrics.polled,
         on_failure=partial(sidecar.observers.failed, "listener"),
         explanation=why.text,
@@ -253,7 +253,6 @@ def _why(sidecar: Sidecar) -> Why:
             warnings=sidecar.warnings,
         ),
         sidecar.history,
-        is_public_brief=sidecar.config.server.public_why == "brief",
     )
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sidecar.config.scrape_url import parse_target
 from sidecar.config.selectors import parse_selectors
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Offer = Callable[[Sequence[Report]], bool]
 
+SCRAPE_TIMEOUT_S: Final = 2.0
+"""Maximum time of a whole scrape; never longer than the interval of scrapes."""
+
 
 def scraper(config: ScrapeConfig, error_window_s: float, offer: Offer, observers: Observers) -> Scraper:
     """Build the scraper, which passes its reports to ``offer`` and to the observers."""
@@ -32,11 +35,9 @@ def scraper(config: ScrapeConfig, error_window_s: float, offer: Offer, observers
             parse_selectors(config.scrape_errors),
             parse_selectors(config.scrape_requests),
             parse_selectors(config.scrape_in_flight),
-            parse_selectors(config.scrape_load),
         ),
         interval_s=config.scrape_interval,
-        timeout_s=config.scrape_timeout,
-        max_bytes=config.scrape_max_bytes,
+        timeout_s=min(SCRAPE_TIMEOUT_S, config.scrape_interval),
         offer=reports.offer,
         on_failure=partial(observers.failed, "listener"),
         on_advice=logger.warning,

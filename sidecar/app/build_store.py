@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 from math import nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sidecar.config import redis_urls, shares
 from sidecar.config.rollout import ENFORCE, SHADOW
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from sidecar.config.slices import BudgetConfig, Config, RedisConfig
     from sidecar.store.protocol import Store
     from sidecar.store.redis import RedisStore
+
+
+ARTICLE_KEY: Final = "errorWatcher"
+"""The prefix of the key in which the article counts."""
 
 
 def budget(config: Config, on_failure: Callable[[Exception], None]) -> FleetBudget:
@@ -49,7 +53,6 @@ def redis_store(config: Config, mode: str = "", on_failure: Callable[[Exception]
         prefix=prefix(config, mode),
         timeout_s=config.redis.redis_timeout,
         access=access(config.redis),
-        events_max=config.redis.events_max,
         on_failure=on_failure,
     )
 
@@ -80,11 +83,10 @@ def terms(config: Config) -> Terms:
         capacity=str(Share(*shares.parse(rules.budget))),
         window_us=_us(rules.budget_window),
         min_healthy=str(Share(*shares.parse(rules.min_healthy))) if is_shared else "0",
-        never_last=rules.never_last and is_shared,
         spacing_us=_us(rules.spacing),
         trial=rules.trial == "on",
         probation_us=_us(rules.probation),
-        refund_max=rules.refund_max if rules.refund == "on" else OFF,
+        refund_max=0 if rules.refund == "on" else OFF,
         after_loss_wait=rules.after_data_loss == "wait" and is_shared,
         beat_us=_us(rules.beat_interval),
         servers=_digest(redis),
@@ -119,7 +121,7 @@ def article_counter(config: Config, mode: str, local_time: Callable[[], datetime
     window_us, now = _us(config.budget.budget_window), local_time()
     into_hour_us = (now.minute * 60 + now.second) * US_PER_S + now.microsecond
     index, elapsed_us = divmod(into_hour_us, window_us)
-    key = f"{config.budget.budget_key}{_suffix(mode or config.identity.mode)}:{index}"
+    key = f"{ARTICLE_KEY}{_suffix(mode or config.identity.mode)}:{index}"
     return Counter(key, window_us // US_PER_S, (window_us - elapsed_us) / US_PER_S)
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from sidecar.telemetry.observers import Observers
 
 EXIT_USAGE: Final = 2
+EXIT_CULLED: Final = 88
+"""The exit code after the action ``exit``, which no other end of the sidecar has."""
 
 GC_THRESHOLDS: Final = (700, 4, 4)
 """Collections that come earlier than by default (700, 10, 10) each hold the loop for a shorter time: below 5 ms while
@@ -42,7 +44,7 @@ many connections are cut, not 12 ms."""
 def main(config: Config) -> int:
     """Run one sidecar until a signal stops it, and return the exit code.
 
-    It is 0, that of the action ``exit``, or 2 if the sidecar cannot listen at an address. With a run lock there may be
+    It is 0, 88 after the action ``exit``, or 2 if the sidecar cannot listen at an address. With a run lock there may be
     nothing to do, because other sidecars run already.
     """
     # A timestamp beside every counter would double the page, and nothing reads it.
@@ -52,7 +54,6 @@ def main(config: Config) -> int:
     metrics = metrics_of(config)
     with logging_to(
         sys.stderr,
-        style=config.log.log_format,
         level=config.log.log_level,
         common={"service": config.identity.service, "instance": config.identity.instance},
         on_drop=metrics.log_dropped,
@@ -137,7 +138,7 @@ async def serve(config: Config, metrics: Metrics, stop: asyncio.Event, lock: Run
     if sidecar.actuator is not None and sidecar.actuator.has_left:
         if not sidecar.controller.ids.is_recognisable:
             await sidecar.journal.forget()  # what starts next is another incarnation
-        return config.action.exit_code
+        return EXIT_CULLED
     return 0
 
 

@@ -17,6 +17,7 @@ from sidecar.cli.parameters import Command, author_option, json_option, login, p
 from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import complain, plain
 from sidecar.config.slices import Config
+from sidecar.core.life.delays import CHECK_JITTER
 
 _INSTANCE: Final = click.option(
     "--instance",
@@ -119,7 +120,7 @@ def _next(answer: dict[str, Any], effective: Config) -> str:
     """When a suspect asks again; empty if nothing changes. A release of the service also ends pauses of culls."""
     if answer["instance"] and not answer["released"]:
         return ""
-    within_s = effective.judging.check_interval * (1 + effective.judging.check_jitter)
+    within_s = effective.judging.check_interval * (1 + CHECK_JITTER)
     return f"; a suspect asks again within {span(within_s)}"
 
 

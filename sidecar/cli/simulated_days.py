@@ -44,7 +44,7 @@ _ELSEWHERE: Final = frozenset(
 )
 """Settings that name files of another machine."""
 
-_OF_REQUESTS: Final = frozenset({"error_ratio", "ratio_min_requests", "consecutive_limit"})
+_OF_REQUESTS: Final = frozenset({"error_ratio", "consecutive_limit"})
 """Settings that do nothing for apps that report their errors only."""
 
 

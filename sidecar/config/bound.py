@@ -29,7 +29,7 @@ def bound(rules: BudgetConfig, tokens: int | None = None) -> str:
     culls = f"at most {most} cull{'' if most == '1' else 's'} in any window"
     if rules.refund == "off":
         return culls
-    return f"{culls}, or {rules.refund_max or _written(tokens, REFUND_FACTOR)} with refunds"
+    return f"{culls}, or {_written(tokens, REFUND_FACTOR)} with refunds"
 
 
 def _written(tokens: int | None, factor: int, less: int = 0) -> str:

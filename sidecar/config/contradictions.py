@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.config import access_rules, addresses, kinds, redis_urls, shares, webhook_template
 from sidecar.config.rollout import ENFORCE
-from sidecar.core.life.delays import JITTER
+from sidecar.core.life.delays import JITTER, LIFETIME_JITTER
 from sidecar.runlock import durations
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _watching(s: Settings) -> Iterator[str]:
             f"ARBITER_CHECK_INTERVAL: {interval} is longer than ARBITER_ERROR_WINDOW={window}: "
             "errors would be forgotten unseen"
         )
-    if s.settle * (1 + JITTER * bool(s.check_jitter)) >= s.error_window:
+    if s.settle * (1 + JITTER) >= s.error_window:
         yield (
             f"ARBITER_SETTLE: {settle}, and up to a quarter of it more, is not shorter than "
             f"ARBITER_ERROR_WINDOW={window}: the errors would be forgotten before the claim"
@@ -103,34 +103,22 @@ def _lifetime(s: Settings) -> Iterator[str]:
     if 0 < s.lifetime_max < s.lifetime:
         yield f"ARBITER_LIFETIME_MAX: {durations.write(s.lifetime_max)} is shorter than ARBITER_LIFETIME={lifetime}"
     delays = {name: getattr(s, name) for name in ("grace", "drain")}
-    if s.lifetime * (1 - s.lifetime_jitter) <= sum(delays.values()):
+    if s.lifetime * (1 - LIFETIME_JITTER) <= sum(delays.values()):
         names = ", ".join(f"ARBITER_{name.upper()}={durations.write(value)}" for name, value in delays.items())
         yield (
-            f"ARBITER_LIFETIME: {lifetime}, and up to ARBITER_LIFETIME_JITTER={s.lifetime_jitter:g} of it less, is not "
-            f"longer than {names} together: it would be retired as soon as it may be judged"
-        )
-    if s.retire_timeout <= s.drain:
-        yield (
-            f"ARBITER_RETIRE_TIMEOUT: {durations.write(s.retire_timeout)} is not longer than "
-            f"ARBITER_DRAIN={durations.write(s.drain)}: it would be over before the container is down"
+            f"ARBITER_LIFETIME: {lifetime}, and up to a tenth of it less, is not longer than {names} together: "
+            "it would be retired as soon as it may be judged"
         )
 
 
 def _scrape(s: Settings) -> Iterator[str]:
-    wanted = s.scrape_errors or s.scrape_requests or s.scrape_in_flight or s.scrape_load
-    if s.scrape_load and not s.scrape_url:
-        yield "ARBITER_SCRAPE_LOAD: needs ARBITER_SCRAPE_URL"
-    elif wanted and not s.scrape_url:
+    wanted = s.scrape_errors or s.scrape_requests or s.scrape_in_flight
+    if wanted and not s.scrape_url:
         yield "ARBITER_SCRAPE_URL: missing, though there are selectors of what to count on the page"
     if s.scrape_url and not wanted and not s.scrape_down_after:
         yield "ARBITER_SCRAPE_ERRORS: missing: nothing on the page would count, nor ARBITER_SCRAPE_DOWN_AFTER"
     if s.scrape_down_after and not s.scrape_url:
         yield "ARBITER_SCRAPE_DOWN_AFTER: needs ARBITER_SCRAPE_URL"
-    if s.scrape_url and s.scrape_timeout > s.scrape_interval:
-        yield (
-            f"ARBITER_SCRAPE_TIMEOUT: {durations.write(s.scrape_timeout)} is longer than "
-            f"ARBITER_SCRAPE_INTERVAL={durations.write(s.scrape_interval)}"
-        )
     if s.socket and s.socket == s.statsd_socket:
         yield "ARBITER_STATSD_SOCKET: the same path as ARBITER_SOCKET, one for datagrams and one for connections"
 
@@ -163,16 +151,10 @@ def _mode(s: Settings) -> Iterator[str]:
 
 
 def _fleet(s: Settings) -> Iterator[str]:
-    amount, is_part = shares.parse(s.budget)
     if shares.parse(s.min_healthy) == (1000, True):
         yield "ARBITER_MIN_HEALTHY: at 100% no container could ever be culled"
     if s.refund == "on" and s.budget_strategy != "log":
         yield f"ARBITER_REFUND: on needs ARBITER_BUDGET_STRATEGY=log, not {s.budget_strategy}"
-    if s.refund_max and s.refund == "off":
-        strategy = "" if s.budget_strategy == "log" else " and ARBITER_BUDGET_STRATEGY=log"
-        yield f"ARBITER_REFUND_MAX: needs ARBITER_REFUND=on{strategy}"
-    if s.refund_max and not is_part and s.refund_max < amount:
-        yield f"ARBITER_REFUND_MAX: {s.refund_max} is less than ARBITER_BUDGET={s.budget}"
     if s.spacing >= s.budget_window:
         yield (
             f"ARBITER_SPACING: {durations.write(s.spacing)} is not shorter than "
@@ -213,8 +195,6 @@ def _redis_files(s: Settings) -> Iterator[str]:
 def _listeners(s: Settings) -> Iterator[str]:
     if s.soft_drain == "on" and s.weight == "off":
         yield "ARBITER_SOFT_DRAIN: on needs ARBITER_WEIGHT=on: the balancer gets no weight that could be lowered"
-    if s.agent_maxconn and s.agent_listen == addresses.OFF:
-        yield "ARBITER_AGENT_MAXCONN: needs ARBITER_AGENT_LISTEN, which is off"
     for (name, address), (other_name, other) in combinations(_addresses(s), 2):
         if addresses.overlap(address, other):
             yield f"{other_name}: {other} is already taken by {name}={address}"

@@ -17,10 +17,7 @@ from sidecar.config.field_types import (
     Link,
     ListenOrOff,
     LongSeconds,
-    Part,
     Seconds,
-    Selectors,
-    Switch,
     WebUrl,
 )
 
@@ -35,26 +32,14 @@ class LifetimeFields(_Fields):
     lifetime: LongSeconds = Field(
         0, description="Age at which an app is retired: drained and replaced as by a cull, without a token; 0: never."
     )
-    lifetime_jitter: Part = Field(
-        0.1, ge=0, le=0.5, description="Part of the lifetime by which retirements come earlier or later, from 0 to 0.5."
-    )
     lifetime_max: LongSeconds = Field(
         0, description="Maximum age of an app that is not retired while it is busy; 0: being busy does not matter."
     )
     busy_load: Fraction = Field(
-        0, ge=0, description="Load above which an app is busy, by `scrape_load` or by what the app reports."
-    )
-    scrape_load: Selectors = Field(
-        "", description="Selectors of the series that show the load; empty: the requests in flight."
+        0, ge=0, description="Load above which an app is busy: what the app reports, or else its requests in flight."
     )
     retire_slots: Budget = Field(
         "1", description="Maximum number of containers retired at the same time: a count, or a percentage."
-    )
-    retire_timeout: Seconds = Field(
-        600, ge=10, description="Maximum time of a retirement; then its slot is free, and the container is up again."
-    )
-    replace_time: Seconds = Field(
-        60, ge=1, description="Usual time to replace a container, to calculate whether retirements keep up."
     )
     run_lock: FilePath = Field(
         "", description="Directory of the run lock, by which one of several sidecars runs; empty: no lock."
@@ -82,13 +67,9 @@ class OperationFields(_Fields):
         "", description="Command of the action `command`, which no shell reads: `systemctl restart app`."
     )
     action_timeout: Seconds = Field(30, ge=0.1, le=300, description="Maximum time of the action, 100ms to 5m.")
-    exit_code: Count = Field(88, ge=0, le=255, description="Exit code of the sidecar after the action `exit`.")
     nomad_task: str = Field("", description="Name of the task that the action `nomad-restart` restarts.")
     cull_hook: FilePath = Field("", description="Path of a program that runs before the drain of a cull; empty: none.")
     cull_hook_timeout: Seconds = Field(5, ge=0.1, le=60, description="Maximum time of the hook, 100ms to 1m.")
-    events_max: Count = Field(
-        10_000, ge=100, description="Maximum number of events of the service that are kept in Redis."
-    )
     page_listen: ListenOrOff = Field(
         "off", description="Address of the status page for other machines, which needs a token, or `off`."
     )
@@ -118,4 +99,3 @@ class OperationFields(_Fields):
         "", description="URL with which the links to runbooks begin, in messages and in `/why`; empty: no links."
     )
     page_url: Link = Field("", description="URL of the status page for the links in messages; empty: no links.")
-    messages: Switch = Field("on", description="Messages to people: `off` sends none.")

@@ -112,9 +112,6 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
     error_ratio: Fraction = Field(
         0.5, ge=0, le=1, description="Ratio of failed requests at which the app is unhealthy, from 0 to 1; 0: off."
     )
-    ratio_min_requests: Count = Field(
-        20, ge=1, description="Minimum number of requests in the window for the error ratio to be judged."
-    )
     consecutive_limit: Count = Field(
         0, ge=0, description="Number of failed requests in a row at which the app is unhealthy; 0: off."
     )
@@ -125,12 +122,6 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
         0, ge=0, description="Number of failed scrapes in a row at which the app is unhealthy; 0: off."
     )
     check_interval: Seconds = Field(10, ge=0.1, description="Time between two checks of the window.")
-    check_jitter: Fraction = Field(
-        0.1, ge=0, le=0.5, description="Part of the interval by which checks come earlier or later, from 0 to 0.5."
-    )
-    check_on_report: bool = Field(
-        default=True, description="Whether a report that crosses a limit is judged at once, before the next check."
-    )
     budget: Budget = Field(
         "10",
         description=f"Number of tokens of the service per window, N, as a count or a percentage like `5%`: {BOUND}.",
@@ -141,15 +132,9 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
         description="Method of counting culls: `log` is exact, `previous` approximate (at most 2N - 1 in any "
         "window), `fixed` the article's (at most 2N).",
     )
-    budget_key: Name = Field(
-        "errorWatcher", max_length=64, description="Prefix of the Redis key in which strategy `fixed` counts."
-    )
     spacing: Seconds = Field(0, description="Minimum time between two culls of the service; 0: none.")
     min_healthy: ShareOfFleet = Field(
         "50%", description="Minimum number of containers in service after a cull: a count, or a percentage; 0: none."
-    )
-    never_last: bool = Field(
-        default=True, description="Whether the last container in service is kept, unless it was alone for an hour."
     )
     trial: Switch = Field(
         "on",
@@ -169,9 +154,6 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
         description="Early return of the token of a cull that helped, only with strategy `log`; `off`: every token "
         "stays spent for the window.",
     )
-    refund_max: Count = Field(
-        0, ge=0, le=3000, description="Maximum number of culls per window with `refund`; 0: 3N, three times the budget."
-    )
     beat_interval: Seconds = Field(
         10, ge=0.1, le=300, description="Time between two beats, the sidecar's signs of life to the fleet, 100ms to 5m."
     )
@@ -185,7 +167,6 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
     drain: Seconds = Field(
         10, description="Time between the drain at HAProxy and the failing health check for Nomad; 0: none."
     )
-    drain_min: Seconds = Field(3, description="Minimum time of a drain, even when no request is in flight any more.")
     grace: Seconds = Field(0, description="Time after the app's start in which its errors do not count; 0: none.")
     stop_drain: Seconds = Field(5, description="Time for which health is down before the sidecar stops; 0: none.")
     down_status: Count = Field(
@@ -234,23 +215,12 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
     )
     scrape_in_flight: Selectors = Field("", description="Selectors of the series that show the requests in flight.")
     scrape_interval: Seconds = Field(10, ge=0.1, description="Time between two scrapes of the page.")
-    scrape_timeout: Seconds = Field(2, ge=0.01, description="Maximum time of a whole scrape.")
-    scrape_max_bytes: Count = Field(
-        64 << 20,
-        ge=1024,
-        description="Maximum size of the page in bytes, compressed and not; a larger page is a failed scrape.",
-    )
     public_listen: Listen = Field("0.0.0.0:9181", description="Address at which health and metrics are served.")
     public_allow: Networks = Field(
         "",
         description="Clients of the public listener and of the agent-check, as addresses and networks with commas "
         "between: `10.0.0.5,10.1.0.0/16,fd00::/8`; loopback, and this machine at its own address, are always allowed; "
         "empty: everybody.",
-    )
-    public_why: Literal["full", "brief"] = Field(
-        "full",
-        description="Explanations at the public listener, in `/why` and in answers that say down: `full`, or `brief` "
-        "without the names of people and the reasons that they gave.",
     )
     agent_listen: ListenOrOff = Field(
         "0.0.0.0:9182", description="Address at which HAProxy's agent-check is answered, or `off`."
@@ -262,15 +232,6 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
         default_factory=_soft_drain,
         description="Lower weight for a suspect until it recovers, without a token, if its app reports only errors; "
         "only with `weight`; `off`: full weight.",
-    )
-    weight_floor: Count = Field(
-        10, ge=1, le=100, description="Minimum weight reported to the balancer, 1 to 100 percent."
-    )
-    agent_maxconn: Count = Field(
-        0, ge=0, le=100_000, description="Maximum connections reported to HAProxy at full weight; 0: not reported."
-    )
-    log_format: Literal["auto", "json", "console"] = Field(
-        "auto", description="Format of the log: `json`, `console`, or `auto`, which is `console` on a terminal."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Lowest level of the lines that are logged."

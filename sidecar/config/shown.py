@@ -51,11 +51,11 @@ FIRST = (
 """The ten settings that matter, which help, ``check-config`` and the page of settings show first."""
 
 ADVANCED = (
-    *("namespace", "log_format", "ratio_min_requests", "check_jitter", "check_on_report"),
-    *("budget_strategy", "budget_key", "never_last", "probation", "refund_max", "beat_interval", "after_data_loss"),
-    *("redis_timeout", "drain_min", "stop_drain", "down_status", "soft_drain", "weight_floor", "agent_maxconn"),
-    *("scrape_interval", "scrape_timeout", "scrape_max_bytes", "lifetime_jitter", "retire_timeout", "replace_time"),
-    *("action_timeout", "exit_code", "cull_hook_timeout", "events_max"),
+    *("namespace",),
+    *("budget_strategy", "probation", "beat_interval", "after_data_loss"),
+    *("redis_timeout", "stop_drain", "down_status", "soft_drain"),
+    *("scrape_interval",),
+    *("action_timeout", "cull_hook_timeout"),
 )
 """The settings that hardly anybody changes, which all of them show last."""
 

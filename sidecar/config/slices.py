@@ -43,15 +43,12 @@ class JudgingConfig(NamedTuple):
     kind_limits: str = ""
     ignore_kinds: str = ""
     error_ratio: float = 0.5
-    ratio_min_requests: int = 20
     consecutive_limit: int = 0
     heartbeat_timeout: float = 0
     scrape_down_after: int = 0
     outlier: Switch = "on"
     grace: float = 0
     check_interval: float = 10
-    check_jitter: float = 0.1
-    check_on_report: bool = True
 
 
 class CullingConfig(NamedTuple):
@@ -59,7 +56,6 @@ class CullingConfig(NamedTuple):
 
     settle: float = 3
     drain: float = 10
-    drain_min: float = 3
 
 
 class ActionConfig(NamedTuple):
@@ -68,7 +64,6 @@ class ActionConfig(NamedTuple):
     action: Literal["check", "exit", "command", "nomad-restart", "nomad-stop"] = "check"
     action_command: str = ""
     action_timeout: float = 30
-    exit_code: int = 88
     nomad_task: str = ""
 
 
@@ -83,12 +78,9 @@ class RetirementConfig(NamedTuple):
     """Planned restarts because of age."""
 
     lifetime: float = 0
-    lifetime_jitter: float = 0.1
     lifetime_max: float = 0
     busy_load: float = 0
     retire_slots: str = "1"
-    retire_timeout: float = 600
-    replace_time: float = 60
 
 
 class WeightConfig(NamedTuple):
@@ -96,7 +88,6 @@ class WeightConfig(NamedTuple):
 
     weight: Switch = "on"
     soft_drain: Switch = "on"
-    weight_floor: int = 10
 
 
 class BudgetConfig(NamedTuple):
@@ -105,14 +96,11 @@ class BudgetConfig(NamedTuple):
     budget: str = "10"
     budget_window: float = 600
     budget_strategy: Literal["log", "previous", "fixed"] = "log"
-    budget_key: str = "errorWatcher"
     spacing: float = 0
     min_healthy: str = "50%"
-    never_last: bool = True
     trial: Switch = "on"
     probation: float = 60
     refund: Switch = "on"
-    refund_max: int = 0
     beat_interval: float = 10
     after_data_loss: Literal["wait", "continue"] = "wait"
 
@@ -126,7 +114,6 @@ class RedisConfig(NamedTuple):
     redis_cert: str = ""
     redis_key: str = ""
     redis_timeout: float = 1
-    events_max: int = 10_000
 
 
 class StateConfig(NamedTuple):
@@ -148,10 +135,7 @@ class ScrapeConfig(NamedTuple):
     scrape_errors: str = ""
     scrape_requests: str = ""
     scrape_in_flight: str = ""
-    scrape_load: str = ""
     scrape_interval: float = 10
-    scrape_timeout: float = 2
-    scrape_max_bytes: int = 64 << 20
 
 
 class StatsdConfig(NamedTuple):
@@ -174,10 +158,8 @@ class ServerConfig(NamedTuple):
     socket: str = ""
     public_listen: str = "0.0.0.0:9181"
     public_allow: str = ""
-    public_why: Literal["full", "brief"] = "full"
     agent_listen: str = "0.0.0.0:9182"
     page_listen: str = "off"
-    agent_maxconn: int = 0
     down_status: int = 503
     stop_drain: float = 5
     token_file: str = ""
@@ -199,7 +181,6 @@ class TlsConfig(NamedTuple):
 class NotifyConfig(NamedTuple):
     """Messages to people, and the links in them."""
 
-    messages: Switch = "on"
     webhook_url: str = ""
     webhook_url_file: str = ""
     webhook_template: str = ""
@@ -209,7 +190,7 @@ class NotifyConfig(NamedTuple):
     @property
     def has_webhook(self) -> bool:
         """Whether messages are sent at all."""
-        return self.messages == "on" and bool(self.webhook_url or self.webhook_url_file)
+        return bool(self.webhook_url or self.webhook_url_file)
 
 
 class RunLockConfig(NamedTuple):
@@ -222,7 +203,6 @@ class RunLockConfig(NamedTuple):
 class LogConfig(NamedTuple):
     """The log."""
 
-    log_format: Literal["auto", "json", "console"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 

@@ -28,16 +28,19 @@ _REPLACED = "replaced by {}, which limits culls for one cause until their outcom
 _MERGED = "merged into {} in 0.2"
 _GONE = "there is no such setting since 0.3: "
 _PAGER = _GONE + "Alertmanager pages by deploy/prometheus/alerts.yml, or {} has the JSON of PagerDuty"
-_FORMER = {
+_THREE_N = _GONE + "with refunds there are at most 3N culls in a window"
+_DRAIN = _GONE + "a drain takes 3s at least, so that the balancer notices it"
+_AT_ONCE = _GONE + "a report that crosses a limit is always judged at once"
+FORMER = {
     "brake": ("trial", _REPLACED),
     "useless_after": ("trial", _REPLACED),
     "earn": ("refund", _CALLED),
-    "earn_max": ("refund_max", _CALLED),
+    "earn_max": ("", _THREE_N),
     "lost_memory": ("after_data_loss", _CALLED + "; `empty` is `wait` now, and `full` is `continue`"),
     "beat": ("beat_interval", _CALLED),
     "busy_above": ("busy_load", _CALLED),
-    "drain_least": ("drain_min", _CALLED),
-    "check_on_ping": ("check_on_report", _CALLED),
+    "drain_least": ("", _DRAIN),
+    "check_on_ping": ("", _AT_ONCE),
     "confirm": ("settle", _MERGED + ": a suspect that is fine at any check while it settles is not culled"),
     "min_age": ("grace", _MERGED + ": errors of an app within its grace do not count"),
     "tls_doors": ("tls_listeners", _CALLED + "; the agent-check has no TLS any more"),
@@ -51,6 +54,26 @@ _FORMER = {
     ),
     "run_every": ("", _GONE + "the sidecar no longer needs to know how often it is started"),
     "standby_for": ("", _GONE + "a standby waits for ever"),
+    "check_on_report": ("", _AT_ONCE),
+    "check_jitter": ("", _GONE + "checks come up to a tenth of the interval earlier or later"),
+    "ratio_min_requests": ("", _GONE + "the error ratio is judged from 20 requests in the window"),
+    "budget_key": ("", _GONE + "the strategy `fixed` counts under errorWatcher, as the article does"),
+    "never_last": ("min_healthy", _GONE + "the last container is kept unless {} is 0"),
+    "refund_max": ("", _THREE_N),
+    "drain_min": ("", _DRAIN),
+    "weight_floor": ("", _GONE + "the lowest weight is 10 %"),
+    "agent_maxconn": ("", _GONE + "the agent-check gives the weight alone; set maxconn in HAProxy"),
+    "scrape_timeout": ("scrape_interval", _GONE + "a scrape takes 2s at most, or {} if that is shorter"),
+    "scrape_max_bytes": ("", _GONE + "a page has 64 MiB at most"),
+    "scrape_load": ("scrape_in_flight", _GONE + "the load is what the app reports, or else the requests of {}"),
+    "lifetime_jitter": ("", _GONE + "retirements come up to a tenth of the lifetime earlier or later"),
+    "retire_timeout": ("drain", _GONE + "a retirement takes 10m after {} at most"),
+    "replace_time": ("", _GONE + "a replacement is expected to take 60s, or the drain if that is longer"),
+    "events_max": ("", _GONE + "Redis keeps 10,000 events of the service"),
+    "exit_code": ("", _GONE + "the exit code after the action `exit` is 88"),
+    "public_why": ("public_allow", _GONE + "the public listener always explains in full, to the clients of {}"),
+    "messages": ("webhook_url", _GONE + "without {} there are no messages"),
+    "log_format": ("", _GONE + "the log is JSON, and short lines on a terminal"),
 }
 
 # The article's numbers; everything that it does not describe is off.
@@ -60,15 +83,11 @@ PRESETS: dict[str, dict[str, str]] = {
         "error_window": "60s",
         "error_ratio": "0",
         "check_interval": "10s",
-        "check_jitter": "0",
-        "check_on_report": "false",
         "budget": "10",
         "budget_window": "10m",
         "budget_strategy": "fixed",
-        "budget_key": "errorWatcher",
         "spacing": "0s",
         "min_healthy": "0",
-        "never_last": "false",
         "trial": "off",
         "outlier": "off",
         "refund": "off",
@@ -134,7 +153,7 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 def former(name: str, spelled: Callable[[str], str]) -> str:
     """Return the sentence on a setting of a former version, or ""; ``spelled`` writes its new name like the old."""
-    new_name, sentence = _FORMER.get(name, ("", ""))
+    new_name, sentence = FORMER.get(name, ("", ""))
     return sentence.format(spelled(new_name))
 
 

@@ -26,6 +26,7 @@ from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import CullEvidence, Samples
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, is_drained
+from sidecar.core.life.delays import CHECK_JITTER
 from sidecar.core.life.detectors import complaint, judge
 from sidecar.core.life.events import (
     AppRestarted,
@@ -85,7 +86,7 @@ class Pace:
     A check comes earlier or later by up to ``jitter`` of its interval. Without jitter no other delay is spread either.
     """
 
-    jitter: float = 0.1
+    jitter: float = CHECK_JITTER
     on_report: bool = True
 
 

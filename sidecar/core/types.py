@@ -74,7 +74,7 @@ class Heartbeat:
 class Sample:
     """A scrape of the app's metrics page, as increments since the last one.
 
-    ``errors`` by kind, ``requests`` in all; ``in_flight`` and ``load`` are gauges. ``app_start``: the id of the
+    ``errors`` by kind, ``requests`` in all; ``in_flight`` is a gauge. ``app_start``: the id of the
     incarnation, if the page has it. ``unknown``: series that decreased without a new process; they do not count.
     """
 
@@ -83,7 +83,6 @@ class Sample:
     in_flight: float | None = None
     app_start: str | None = None
     unknown: int = 0
-    load: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ It knows neither pages nor clocks: readings and the time of the scrape come in, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -44,9 +44,6 @@ class Role(Enum):
     CREATED = "created"
     START = "start"
     LEVEL = "level"
-    LOAD = "load"
-    BOTH = "both"
-    """Both in flight and the load."""
 
 
 class SeriesUse(NamedTuple):
@@ -69,17 +66,11 @@ class _Readings:
     values: Sequence[float]
     created: dict[int, float] = field(default_factory=dict)
     levels: dict[int, float] = field(default_factory=dict)
-    loads: dict[int, float] = field(default_factory=dict)
     start: float | None = None
 
     @property
     def in_flight(self) -> float | None:
         return sum(self.levels.values()) if self.levels else None
-
-    @property
-    def load(self) -> float | None:
-        load = sum(self.loads.values()) if self.loads else math.nan
-        return load if 0 <= load < math.inf else None
 
     def slices(self) -> Iterator[Iterable[Reading]]:
         for begin in range(0, len(self.uses), SLICE):
@@ -97,19 +88,10 @@ class _Readings:
     def _add(self, use: SeriesUse, value: float) -> None:
         if use.role is Role.CREATED:
             self.created[use.key] = value
-        elif use.role in _LEVELS:
-            for readings in _LEVELS[use.role](self):
-                readings[use.key] = value
+        elif use.role is Role.LEVEL:
+            self.levels[use.key] = value
         elif self.start is None or value < self.start:
             self.start = value
-
-
-_LEVELS: Final[Mapping[Role, Callable[[_Readings], tuple[dict[int, float], ...]]]] = {
-    Role.LEVEL: lambda page: (page.levels,),
-    Role.LOAD: lambda page: (page.loads,),
-    Role.BOTH: lambda page: (page.levels, page.loads),
-}
-"""Role -> the readings of a page to which a gauge of this role belongs."""
 
 
 @dataclass(slots=True)
@@ -267,10 +249,10 @@ class Counters:
     def _sample(self, page: _Readings, tally: _Tally) -> Sample:
         app_start = self._incarnation.app_start
         if tally.unknown:
-            return Sample({}, 0, page.in_flight, app_start, tally.unknown, page.load)
+            return Sample({}, 0, page.in_flight, app_start, tally.unknown)
         whole = {kind: self._whole(kind, rise) for kind, rise in tally.errors.items()}
         errors = {kind: count for kind, count in whole.items() if count}
-        return Sample(errors, self._whole(None, tally.requests), page.in_flight, app_start, load=page.load)
+        return Sample(errors, self._whole(None, tally.requests), page.in_flight, app_start)
 
     def _whole(self, kind: str | None, rise: float) -> int:
         """The whole errors in a sum; the fraction is kept for the next page."""

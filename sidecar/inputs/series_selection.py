@@ -26,7 +26,7 @@ class Unmatched(NamedTuple):
 
 
 class SeriesSelection:
-    """Finds the use of each series, by the selectors of errors, requests, requests in flight and load.
+    """Finds the use of each series, by the selectors of errors, requests and requests in flight.
 
     At most ``most_series`` are remembered, each by a hash of 64 bits: their texts would take most of the memory, and
     two of 20,000 have the same hash once in 10^11 processes. ``overflow`` counts the selected series of the present
@@ -38,14 +38,12 @@ class SeriesSelection:
         errors: Sequence[Selector],
         requests: Sequence[Selector] = (),
         in_flight: Sequence[Selector] = (),
-        load: Sequence[Selector] = (),
         *,
         most_series: int = MOST_SERIES,
     ) -> None:
         self._errors = tuple(errors)
         self._requests = tuple(requests)
         self._in_flight = tuple(in_flight)
-        self._load = tuple(load)
         self._most_series = most_series
         self._uses: dict[int, SeriesUse | None] = {}
         self._unused = self._crowded = 0
@@ -58,11 +56,10 @@ class SeriesSelection:
                 ("scrape_errors", self._errors),
                 ("scrape_requests", self._requests),
                 ("scrape_in_flight", self._in_flight),
-                ("scrape_load", self._load),
             )
             for selector in selectors
         ]
-        self.families = tuple(_families((*errors, *requests), (*in_flight, *load)))
+        self.families = tuple(_families((*errors, *requests), in_flight))
 
     def begin(self, *, openmetrics: bool) -> None:
         """Begin a page of this format."""
@@ -103,9 +100,8 @@ class SeriesSelection:
             return SeriesUse(0, Role.START)
         if self.unmatched:
             self.unmatched = [each for each in self.unmatched if not self._selects(each.selector, series)]
-        in_flight, load = _is_selected(self._in_flight, series), _is_selected(self._load, series)
-        if in_flight or load:
-            return SeriesUse(_key(series), _ROLES[in_flight, load])
+        if _is_selected(self._in_flight, series):
+            return SeriesUse(_key(series), Role.LEVEL)
         error, request = self._selector_of(self._errors, series), self._selector_of(self._requests, series)
         counter = error or request
         if counter is None:
@@ -134,12 +130,8 @@ class SeriesSelection:
     @property
     def has_quoted_names(self) -> bool:
         """Whether a selector has a name that has to be quoted."""
-        selectors = (*self._errors, *self._requests, *self._in_flight, *self._load)
+        selectors = (*self._errors, *self._requests, *self._in_flight)
         return any(not selector.legacy for selector in selectors)
-
-
-_ROLES: Final = {(True, False): Role.LEVEL, (False, True): Role.LOAD, (True, True): Role.BOTH}
-"""(selected for requests in flight, selected for the load) -> role."""
 
 
 def _is_selected(selectors: Iterable[Selector], series: Series) -> bool:

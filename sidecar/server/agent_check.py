@@ -14,7 +14,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from sidecar.core.life.container import Container
@@ -31,13 +30,10 @@ LINE_LIMIT: Final = 128
 ACCEPTED_A_TURN: Final = 8
 
 
-def line(container: Container, weight: int = FULL, maxconn: int = 0) -> str:
-    """The line for this state: ASCII, under 128 characters, newline included.
-
-    ``weight`` in percent; ``maxconn``: connections that HAProxy may have at full weight, 0: left out.
-    """
+def line(container: Container, weight: int = FULL) -> str:
+    """The line for this state and this weight in percent: ASCII, under 128 characters, newline included."""
     if container.haproxy_up:
-        return _up(weight, maxconn)
+        return _up(weight)
     reason = why_down(container)
     if container.nomad_up or container.state is State.STOPPING:
         text = f"drain 0% #{reason}"
@@ -46,16 +42,14 @@ def line(container: Container, weight: int = FULL, maxconn: int = 0) -> str:
     return printable_ascii(text)[: LINE_LIMIT - 2] + "\n"
 
 
-def _up(weight: int, maxconn: int) -> str:
-    limit = f" maxconn:{ceil(maxconn * weight / FULL)}" if maxconn else ""
-    return f"up ready {weight}%{limit}\n"
+def _up(weight: int) -> str:
+    return f"up ready {weight}%\n"
 
 
 def open_agent(
     listening: socket.socket,
     snapshot: Callable[[], Snapshot],
     *,
-    maxconn: int,
     on_poll: Callable[[str, str, int], None],
     on_failure: Callable[[Exception], None],
     gate: AddressGate | None = None,
@@ -68,11 +62,11 @@ def open_agent(
     def current_line() -> str:
         try:
             current = snapshot()
-            text = line(current.presented, current.share, maxconn)
+            text = line(current.presented, current.share)
             on_poll("haproxy", "agent", 200 if current.presented.haproxy_up else 503)
         except Exception as error:  # noqa: BLE001 - any failure of ours means that the app is up
             on_failure(error)
-            return _up(FULL, maxconn)
+            return _up(FULL)
         return text
 
     def answer(connection: socket.socket) -> None:

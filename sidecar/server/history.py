@@ -19,17 +19,13 @@ MOST: Final = 50
 
 
 class Decision(NamedTuple):
-    """A decision: its word, its reason word, and a sentence; ``at`` is the Unix time of the last of ``times``.
-
-    ``anonymous``: the sentence without names of people and their reasons, empty if it is the same.
-    """
+    """A decision: its word, its reason word, and a sentence; ``at`` is the Unix time of the last of ``times``."""
 
     at: float
     what: str
     reason: str
     sentence: str
     times: int = 1
-    anonymous: str = ""
 
 
 class History:
@@ -83,8 +79,7 @@ def _decided(record: Record, at: float) -> Iterator[Decision]:
 
 
 def _answered(at: float, prefix: str, answer: Answer, write: Callable[[Answer], str]) -> Decision:
-    what, anonymous = prefix + reasons.outcome(answer), write(reasons.anonymous_answer(answer))
-    return Decision(at, what, reasons.reason_word(answer), write(answer), anonymous=anonymous)
+    return Decision(at, prefix + reasons.outcome(answer), reasons.reason_word(answer), write(answer))
 
 
 def _changed(record: Record) -> Iterator[tuple[str, str, str]]:

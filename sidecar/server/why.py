@@ -8,7 +8,7 @@ answer is brief: then it shows nothing that a person wrote.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 from aiohttp import hdrs
@@ -66,13 +66,10 @@ class WhySources(NamedTuple):
 class Why:
     """Answers for one container; ``history`` has its decisions."""
 
-    def __init__(
-        self, identity: WhyIdentity, sources: WhySources, history: History, *, is_public_brief: bool = False
-    ) -> None:
+    def __init__(self, identity: WhyIdentity, sources: WhySources, history: History) -> None:
         self._identity = identity
         self._from = sources
         self._history = history
-        self._is_public_brief = is_public_brief
         self._written: tuple[object, str] = (None, "")
 
     async def get_public(self, request: web.BaseRequest) -> web.Response:
@@ -95,7 +92,7 @@ class Why:
 
     def value(self) -> dict[str, Any]:
         """The public answer as JSON values; times are Unix seconds, durations seconds."""
-        value = self._value(self._from.snapshot(), self._from.fleet(), is_brief=self._is_public_brief)
+        value = self._value(self._from.snapshot(), self._from.fleet())
         value["incarnation"] = None
         return value
 
@@ -120,13 +117,8 @@ class Why:
         result = self._from.action()
         return None if result is None else {**result._asdict(), "at": round(result.at, 3)}
 
-    def _value(self, seen: Snapshot, fleet: Fleet | None, *, is_brief: bool = False) -> dict[str, Any]:
+    def _value(self, seen: Snapshot, fleet: Fleet | None) -> dict[str, Any]:
         held = (fleet.hold if fleet else None) or self._from.local_hold()
-        if is_brief:
-            held = reasons.anonymous_hold(held) if held else None
-            if fleet is not None and fleet.lost_hold is not None:
-                fleet = replace(fleet, lost_hold=reasons.anonymous_hold(fleet.lost_hold))
-            seen = _anonymous(seen)
         container, unix, own = seen.container, self._from.wall(), self._identity
         answered_at = self._history.answered_at
         age_s = 0.0 if answered_at is None else max(0.0, unix - answered_at)
@@ -153,18 +145,9 @@ class Why:
             "fleet": {**about.fleet(fleet), "hold": about.hold(held)} if fleet else None,
             "hold": about.hold(held),
             "remedies": list(remedies(seen, outlook)),
-            "history": [_decision(each, is_brief=is_brief) for each in self._history.newest()],
+            "history": [_decision(each) for each in self._history.newest()],
             "runbook": _runbook(own.runbook_url, container),
         }
-
-
-def _anonymous(seen: Snapshot) -> Snapshot:
-    """The snapshot without what a person wrote; of what is shown here only answers have that."""
-    answer, lease_answer = (
-        None if each is None else reasons.anonymous_answer(each)
-        for each in (seen.container.answer, seen.container.lease_answer)
-    )
-    return replace(seen, container=replace(seen.container, answer=answer, lease_answer=lease_answer))
 
 
 def _sentence(seen: Snapshot, error_limit: int) -> str:
@@ -245,10 +228,9 @@ def _budget(
     return {"used": counts.used, "capacity": counts.capacity, "left": left, "at": _rounded(at)}
 
 
-def _decision(decision: Decision, *, is_brief: bool) -> dict[str, Any]:
-    at, what, reason, sentence, times, anonymous = decision
-    shown = anonymous or sentence if is_brief else sentence
-    return {"at": round(at, 3), "what": what, "reason": reason, "sentence": shown, "times": times}
+def _decision(decision: Decision) -> dict[str, Any]:
+    at, what, reason, sentence, times = decision
+    return {"at": round(at, 3), "what": what, "reason": reason, "sentence": sentence, "times": times}
 
 
 def _sample(sample: ErrorSample, offset: float) -> dict[str, Any]:

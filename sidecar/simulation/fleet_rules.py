@@ -10,10 +10,10 @@ from typing import Final
 
 from sidecar.app import build, build_store
 from sidecar.config import kinds
-from sidecar.config.slices import Config, WeightConfig
+from sidecar.config.slices import Config
 from sidecar.controller.container_controller import Pace
 from sidecar.core.fleet.terms import Terms
-from sidecar.core.measure.weight import FULL
+from sidecar.core.measure.weight import FLOOR, FULL
 from sidecar.core.types import US_PER_S, Policy
 from sidecar.simulation.health_checks import CheckRestart
 from sidecar.store.budget import Counter
@@ -34,7 +34,7 @@ class FleetRules:
     pace: Pace = field(default_factory=Pace)
     window_s: int = 60
     ignored_kinds: Collection[str] = ()
-    weight_floor: int = WeightConfig().weight_floor
+    weight_floor: int = FLOOR
     counter: Callable[[Callable[[], datetime]], Counter] | None = None
     watches: bool = True
     reports_results: bool = False
@@ -47,10 +47,10 @@ class FleetRules:
             name,
             build.policy(config),
             build_store.terms(config),
-            Pace(config.judging.check_jitter, config.judging.check_on_report),
+            Pace(),
             round(config.judging.error_window),
             kinds.names(config.judging.ignore_kinds),
-            config.weight.weight_floor if config.weight.weight == "on" else FULL,
+            FLOOR if config.weight.weight == "on" else FULL,
             partial(build_store.article_counter, config, "") if config.budget.budget_strategy == "fixed" else None,
             reports_results=reports_results,
         )

@@ -215,7 +215,7 @@ class _Bounded(logging.Handler):
 
 @contextmanager
 def logging_to(
-    stream: TextIO, *, style: str, level: str, common: dict[str, object], on_drop: Callable[[], None]
+    stream: TextIO, *, style: str = "auto", level: str, common: dict[str, object], on_drop: Callable[[], None]
 ) -> Iterator[None]:
     """Send the log of the whole process to the descriptor of ``stream`` while the context lasts.
 

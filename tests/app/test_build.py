@@ -15,19 +15,18 @@ HALF = Share(500, is_part=True)
 @pytest.mark.parametrize(
     ("flags", "plan"),
     [
-        ({}, RotationPlan(0.0, Share(1), 60.0, HALF, never_last=True)),
+        ({}, RotationPlan(0.0, Share(1), 60.0, HALF)),
         (
             {"lifetime": "6h", "redis_url": "redis://a", "retire_slots": "2"},
-            RotationPlan(21_600.0, Share(2), 60.0, HALF, never_last=True),
+            RotationPlan(21_600.0, Share(2), 60.0, HALF),
         ),
         (
-            {"replace_time": "90s", "retire_slots": "10%"},
-            RotationPlan(0.0, Share(100, is_part=True), 90.0, HALF, never_last=True),
+            {"drain": "90s", "retire_slots": "10%"},
+            RotationPlan(0.0, Share(100, is_part=True), 90.0, HALF),
         ),
-        ({"replace_time": "30s", "drain": "45s"}, RotationPlan(0.0, Share(1), 45.0, HALF, never_last=True)),
-        ({"min_healthy": "3", "never_last": "false"}, RotationPlan(0.0, Share(1), 60.0, Share(3), never_last=False)),
+        ({"min_healthy": "3"}, RotationPlan(0.0, Share(1), 60.0, Share(3))),
     ],
-    ids=["never", "two at once", "a part at once", "none is replaced before it has drained", "another floor"],
+    ids=["never", "two at once", "a part at once, and none is replaced before it has drained", "another floor"],
 )
 def test_plan_is_that_of_the_settings(flags: dict[str, str], plan: RotationPlan) -> None:
     assert rotation_plan(load_config(flags, {})) == plan

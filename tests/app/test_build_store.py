@@ -52,7 +52,7 @@ def test_defaults_of_settings_and_terms_are_the_same() -> None:
 
 def test_sidecar_without_redis_keeps_no_floor_and_loses_no_memory() -> None:
     found = terms()
-    assert (found.min_healthy, found.never_last, found.after_loss_wait, found.servers) == ("0", False, False, "")
+    assert (found.min_healthy, found.after_loss_wait, found.servers) == ("0", False, "")
     assert found.trial
 
 
@@ -66,13 +66,11 @@ def test_sidecar_without_redis_keeps_no_floor_and_loses_no_memory() -> None:
         ({"budget_window": "90s"}, "window_us", 90_000_000),
         ({"min_healthy": "3"} | REDIS, "min_healthy", "3"),
         ({"min_healthy": "66.6%"} | REDIS, "min_healthy", "666p"),
-        ({"never_last": "false"} | REDIS, "never_last", False),
         ({"spacing": "1.5s"}, "spacing_us", 1_500_000),
         ({"trial": "off"}, "trial", False),
         ({"probation": "2m"}, "probation_us", 2 * MINUTE_US),
         ({"refund": "off"}, "refund_max", -1),
         ({"refund": "on"}, "refund_max", 0),
-        ({"refund_max": "25"}, "refund_max", 25),
         ({"budget_strategy": "previous"}, "refund_max", -1),
         ({"after_data_loss": "continue"} | REDIS, "after_loss_wait", False),
         ({"beat_interval": "100ms"}, "beat_us", 100_000),
@@ -125,7 +123,7 @@ def test_digest_of_the_address_is_that_of_the_version_before() -> None:
         ({}, (10, 0, 0), ("errorWatcher:0", 600, 600.0)),
         ({}, (10, 9, 59), ("errorWatcher:0", 600, 1.0)),
         ({}, (10, 10, 0), ("errorWatcher:1", 600, 600.0)),
-        ({"budget_window": "5m", "budget_key": "x", "mode": "shadow"}, (10, 59, 30), ("x:shadow:11", 300, 30.0)),
+        ({"budget_window": "5m", "mode": "shadow"}, (10, 59, 30), ("errorWatcher:shadow:11", 300, 30.0)),
     ],
     ids=["first of the hour", "its end", "second of the hour", "shadow"],
 )
@@ -240,7 +238,7 @@ def test_nothing_of_redis_is_imported_before_the_budget_is_asked(url: str) -> No
 # -- with real servers --------------------------------------------------------------------------------------
 
 PATIENT = {"redis_timeout": "10s", "check_interval": "40s"}
-GATELESS = {**PATIENT, "after_data_loss": "continue", "trial": "off", "min_healthy": "0", "never_last": "false"}
+GATELESS = {**PATIENT, "after_data_loss": "continue", "trial": "off", "min_healthy": "0"}
 WELL = Beat("one", "boot", Presence.WELL, first=True)
 
 

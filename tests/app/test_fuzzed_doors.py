@@ -267,9 +267,7 @@ async def test_datagrams_count_valid_lines_only(sidecar: Sidecar, kind: str, run
 @fuzz.EACH_DOOR
 async def test_agent_check_answers_whatever_a_client_sends(sidecar: Sidecar, inputs: int) -> None:
     (listening,) = bind_tcp("127.0.0.1", 0)
-    agent = open_agent(
-        listening, sidecar.snapshot, maxconn=0, on_poll=sidecar.on_poll, on_failure=sidecar.failures.append
-    )
+    agent = open_agent(listening, sidecar.snapshot, on_poll=sidecar.on_poll, on_failure=sidecar.failures.append)
     for begin in range(0, inputs, AT_ONCE):
         clients = []
         for number in range(begin, begin + AT_ONCE):

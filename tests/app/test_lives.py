@@ -15,7 +15,7 @@ from sidecar.config.rollout import ALONE
 from sidecar.controller import state_file
 from sidecar.core.types import State
 
-SOON = {"check_interval": "100ms", "check_on_report": "false"}
+SOON = {"check_interval": "100ms"}
 
 
 async def test_fresh_sidecar_is_up_and_says_where_it_listens(start: Any, run_dir: Path) -> None:

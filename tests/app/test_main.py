@@ -56,20 +56,14 @@ def _run(config: Config, log: Path, monkeypatch: pytest.MonkeyPatch, *, until: s
         signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.parametrize("style", ["json", "console"])
 @pytest.mark.parametrize("level", ["info", "warning"])
-def test_log_has_the_format_and_the_level_of_the_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, style: str, level: str
-) -> None:
-    flags = {"instance": "a", "stop_drain": "0s", "log_format": style, "log_level": level}
+def test_log_has_the_level_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+    flags = {"instance": "a", "stop_drain": "0s", "log_level": level}
     log = tmp_path / "log"
     assert _run(on_any_port(flags), log, monkeypatch, until="there is no shared store") == 0
     lines = log.read_text().splitlines()
     assert any("listening" in line for line in lines) is (level == "info")
-    if style == "json":
-        assert {(line["service"], line["instance"]) for line in map(json.loads, lines)} == {("app", "a")}
-    else:
-        assert all(line[2] == ":" for line in lines)
+    assert {(line["service"], line["instance"]) for line in map(json.loads, lines)} == {("app", "a")}
 
 
 def _refusal(config: Config, capfd: pytest.CaptureFixture[str]) -> str:

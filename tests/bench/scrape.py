@@ -113,7 +113,7 @@ def _daemon(rig: Rig, origin: str) -> Row:
 
     url = f"{origin}/plain/{DAEMON_SERIES}"
     selectors = {"scrape_errors": ERRORS, "scrape_requests": REQUESTS}
-    times = {"scrape_interval": f"{DAEMON_EVERY_S}s", "scrape_timeout": f"{DAEMON_EVERY_S}s"}
+    times = {"scrape_interval": f"{DAEMON_EVERY_S}s"}
     sidecar = rig.start(rig.sidecar("scrape", scrape_url=url, error_limit=NEVER, outlier="off", **selectors, **times))
 
     def scrapes() -> float:

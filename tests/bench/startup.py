@@ -140,7 +140,6 @@ def _scraping_mib(rig: Rig, scraped: Baseline) -> float:
         scrape_url=f"http://127.0.0.1:{scraped.port}/metrics",
         scrape_errors="errors_total",
         scrape_interval="1s",
-        scrape_timeout="1s",
     )
     for child in (scraped, ours):
         rig.start(child)

@@ -39,7 +39,6 @@ JUDGING: Final[dict[str, Setting]] = {
     "settle": "1s",
     "drain": "2s",
     "check_interval": "2s",
-    "check_jitter": 0,
     "budget": "1",
     "budget_window": "10s",
 }

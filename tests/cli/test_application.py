@@ -40,7 +40,6 @@ class Done:
         (["--error_limit", "5"], "--error_limit: unknown flag; did you mean --error-limit?\n"),
         (["--error", "5"], "--error: unknown flag; did you mean"),
         (["--earn", "on"], "--earn: this setting is called --refund since 0.2\n"),
-        (["--earn-max=30"], "--earn-max: this setting is called --refund-max since 0.2\n"),
         (["--useless-after", "0"], "--useless-after: replaced by --trial, which limits culls for one cause"),
         (["--xyzzy"], "--xyzzy: unknown flag, see health-arbiter {} --help\n"),
         (["-x"], "-x: unknown flag, see health-arbiter {} --help\n"),
@@ -110,7 +109,7 @@ def test_a_first_word_that_is_no_command_is_not_repeated(
     [
         (["--run-lock=/l", "--standby"], {"standby": True, "run_lock": "/l"}),
         (["--standby", "--run-lock", "/l"], {"standby": True, "run_lock": "/l"}),
-        (["--standby", "false", "--never-last=false"], {"standby": False, "never_last": False}),
+        (["--standby", "false", "--alone=true"], {"standby": False, "alone": True}),
         (["--run-lock", "/l", "--lifetime", "5h", "--redis-url", "redis://h"], {"lifetime": 18_000, "run_lock": "/l"}),
     ],
     ids=["with equals", "switch first", "switch with a value", "lifetime of the app"],

@@ -87,9 +87,9 @@ def _stubbed(read: str) -> tuple[str, str]:
 def test_run_serves_the_configuration_that_the_child_read_and_loads_neither_click_nor_pydantic(
     command: tuple[str, ...],
 ) -> None:
-    done = _run("-c", SERVE, *command, "--budget", "9", "--check-on-report=false", ARBITER_DRAIN="2s")
+    done = _run("-c", SERVE, *command, "--budget", "9", "--alone", ARBITER_DRAIN="2s")
     assert done.stderr == ""
-    expected = load_config({"budget": "9", "check_on_report": "false"}, {"ARBITER_DRAIN": "2s"})
+    expected = load_config({"budget": "9", "alone": "true"}, {"ARBITER_DRAIN": "2s"})
     assert json.loads(done.stdout) == {"loaded": [], "config": json.loads(json.dumps(expected))}
     assert done.returncode == 7
 

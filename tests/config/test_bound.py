@@ -39,7 +39,6 @@ PAGES: Final = (
         ({"budget": "5%"}, BOUND),
         ({"refund": "off"}, "at most 10 culls in any window"),
         ({"refund": "off", "budget": "5%"}, "at most N culls in any window"),
-        ({"refund_max": "12"}, "at most 10 culls in any window, or 12 with refunds"),
         ({"budget_strategy": "previous"}, "at most 19 culls in any window"),
         ({"budget_strategy": "previous", "budget": "5%"}, "at most 2N - 1 culls in any window"),
         ({"budget_strategy": "fixed"}, "at most 20 culls in any window"),

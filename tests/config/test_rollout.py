@@ -26,7 +26,7 @@ INSTANCES = [f"web-{number}" for number in range(1_000)]
 NOW_S = START_US / S
 AT_ALL_PERCENTS = range(101)
 PATIENT = {"redis_timeout": "5s"}
-GATELESS = {**PATIENT, "min_healthy": "0", "never_last": "false"}
+GATELESS = {**PATIENT, "min_healthy": "0"}
 
 
 def _config(**flags: object) -> Config:

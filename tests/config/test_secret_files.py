@@ -30,7 +30,7 @@ def _config(**paths: str) -> Config:
 def test_every_file_with_a_secret_is_looked_at() -> None:
     files = {name for name in Settings.model_fields if name.endswith(("_file", "_key", "_cert", "_ca"))}
     named = {*secret_files.paths(_config(**dict.fromkeys(files, "/f")))}
-    assert named == files - NOBODYS - {"budget_key", "redis_cert"}
+    assert named == files - NOBODYS - {"redis_cert"}
     assert secret_files.paths(_config(redis_cert="/f")) == {"redis_cert": "/f"}, "without a key it holds both"
     assert secret_files.paths(Config()) == {}
 

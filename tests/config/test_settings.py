@@ -47,8 +47,6 @@ def test_values_survive_the_way_through_json_with_their_types() -> None:
     ("name", "text", "value"),
     [
         ("lifetime", "168h", 604_800.0),
-        ("lifetime_jitter", "25%", 0.25),
-        ("lifetime_jitter", "0.05", 0.05),
         ("retire_slots", "5%", "5%"),
         ("public_allow", " 10.0.0.5, ::ffff:10.1.0.0/112 ,fd00:0::/8 ", "10.0.0.5,10.1.0.0/16,fd00::/8"),
     ],
@@ -62,14 +60,11 @@ def test_lifetimes_parts_and_urls_are_read_as_people_write_them(name: str, text:
     ("name", "text", "complaint"),
     [
         ("lifetime", "721h", "must be at most 720h"),
-        ("lifetime_jitter", "much%", "must be a part such as 0.1 or 10%"),
-        ("lifetime_jitter", "60%", "must be at most 0.5"),
         ("retire_slots", "0", "must be at least 1 or above 0%"),
         ("webhook_url", "ftp://example.org", "must be http:// or https://"),
         ("webhook_url", "http://a/,http://b/", "takes one URL, without a comma"),
         ("enforce_percent", "101", "must be at most 100"),
         ("public_allow", "10.0.0.0/8, 10.1", "has '10.1', which is no IP address and no network"),
-        ("public_why", "short", "must be 'full' or 'brief'"),
     ],
 )
 def test_what_cannot_be_a_lifetime_part_or_url_is_refused(name: str, text: str, complaint: str) -> None:
@@ -112,10 +107,9 @@ def test_the_strongest_giver_wins(tmp_path: Path, givers: tuple[str, ...], value
 
 def test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "arbiter.toml"
-    file.write_text('preset = "classdojo"\nsettle = 2\nerror_limit = 6\ncheck_on_report = true\n')
+    file.write_text('preset = "classdojo"\nsettle = 2\nerror_limit = 6\n')
     settings = load({}, {"ARBITER_CONFIG": str(file)})
     assert (settings.down_status, settings.settle, settings.error_limit) == (400, 2.0, 6)
-    assert settings.check_on_report is True
 
 
 def test_a_flag_can_take_back_what_the_environment_gave() -> None:
@@ -146,18 +140,14 @@ def test_what_was_given_is_stronger_than_nomad() -> None:
     ("name", "value"),
     [
         ("budget_strategy", "fixed"),
-        ("budget_key", "errorWatcher"),
         ("error_limit", 5),
         ("error_window", 60.0),
         ("error_ratio", 0.0),
         ("check_interval", 10.0),
-        ("check_jitter", 0.0),
-        ("check_on_report", False),
         ("budget", "10"),
         ("budget_window", 600.0),
         ("spacing", 0.0),
         ("min_healthy", "0"),
-        ("never_last", False),
         ("trial", "off"),
         ("outlier", "off"),
         ("refund", "off"),
@@ -218,15 +208,11 @@ def test_default_that_depends_on_a_bad_value_is_no_problem_of_its_own() -> None:
         ("error_ratio", "-0.1", "must be at least 0"),
         ("error_ratio", "nan", "must be at most 1"),
         ("error_ratio", "50%", "must be a number"),
-        ("ratio_min_requests", "0", "must be at least 1"),
         ("consecutive_limit", "-1", "must be at least 0"),
         ("heartbeat_timeout", "soon", "is not a duration"),
         ("scrape_down_after", "-1", "must be at least 0"),
         ("grace", "25h", "must be at most 24h"),
         ("check_interval", "99ms", "must be at least 100ms"),
-        ("check_jitter", "0.6", "must be at most 0.5"),
-        ("check_jitter", "nan", "must be at most 0.5"),
-        ("check_on_report", "perhaps", "must be true or false"),
         ("budget", "1001", "must be at least 1 or above 0%, and at most 1000"),
         ("budget", "0", "must be at least 1 or above 0%, and at most 1000"),
         ("budget", "0%", "must be at least 1 or above 0%, and at most 1000"),
@@ -235,24 +221,19 @@ def test_default_that_depends_on_a_bad_value_is_no_problem_of_its_own() -> None:
         ("budget", "-1", "must be a whole number, or a percentage"),
         ("budget_window", "25h", "must be at most 24h"),
         ("budget_strategy", "leaky", "must be 'log', 'previous' or 'fixed'"),
-        ("budget_key", "k" * 65, "must be at most 64 characters"),
         ("spacing", "-1", "must not be negative"),
         ("min_healthy", "half", "must be a whole number, or a percentage"),
         ("min_healthy", "100.5%", "must be at most 100%"),
-        ("never_last", "sometimes", "must be true or false"),
         ("trial", "0.5", "must be 'on' or 'off'"),
         ("outlier", "true", "must be 'on' or 'off'"),
         ("probation", "25h", "must be at most 24h"),
         ("refund", "yes", "must be 'on' or 'off'"),
-        ("refund_max", "3001", "must be at most 3000"),
         ("beat_interval", "99ms", "must be at least 100ms"),
         ("beat_interval", "6m", "must be at most 5m"),
-        ("events_max", "99", "must be at least 100"),
         ("after_data_loss", "half", "must be 'wait' or 'continue'"),
         ("redis_password_file", "/a\0b", "must not have control characters"),
         ("settle", "-1", "must not be negative"),
         ("drain", "1 day", "is not a duration"),
-        ("drain_min", "-1s", "must not be negative"),
         ("grace", "", "is not a duration"),
         ("stop_drain", "1e3", "is not a duration"),
         ("down_status", "200", "must be at least 400"),
@@ -266,10 +247,6 @@ def test_default_that_depends_on_a_bad_value_is_no_problem_of_its_own() -> None:
         ("agent_listen", "9182", "is not an address"),
         ("weight", "yes", "must be 'on' or 'off'"),
         ("soft_drain", "0", "must be 'on' or 'off'"),
-        ("weight_floor", "0", "must be at least 1"),
-        ("weight_floor", "101", "must be at most 100"),
-        ("agent_maxconn", "-1", "must be at least 0"),
-        ("log_format", "xml", "must be 'auto', 'json' or 'console'"),
         ("log_level", "trace", "must be 'debug', 'info', 'warning' or 'error'"),
     ],
 )
@@ -299,7 +276,6 @@ def test_blanks_around_a_value_do_not_count() -> None:
         ("min_healthy", "0", "0"),
         ("min_healthy", "0 %", "0%"),
         ("beat_interval", "5m", 300.0),
-        ("events_max", "100", 100),
     ],
 )
 def test_a_value_is_taken_in_its_normal_form(name: str, given: str, taken: object) -> None:
@@ -310,12 +286,10 @@ def test_a_value_is_taken_in_its_normal_form(name: str, given: str, taken: objec
     ("line", "complaint"),
     [
         ("error_limit = true", "ARBITER_ERROR_LIMIT: True from file must be a number"),
-        ("check_jitter = false", "ARBITER_CHECK_JITTER: False from file must be a number"),
         ("error_limit = 5.5", "ARBITER_ERROR_LIMIT: 5.5 from file must be a whole number"),
         ("service = 5", "ARBITER_SERVICE: 5 from file must be text"),
         ("ignore_kinds = ['cache']", "ARBITER_IGNORE_KINDS: ['cache'] from file must be text"),
         ("kind_limits = 3", "ARBITER_KIND_LIMITS: 3 from file must be text"),
-        ("exit_code = true", "ARBITER_EXIT_CODE: True from file must be a number"),
         ("budget = true", "ARBITER_BUDGET: True from file must be a whole number, or a percentage"),
         ("min_healthy = 0.5", "ARBITER_MIN_HEALTHY: 0.5 from file must be a whole number, or a percentage"),
         ("trial = true", "ARBITER_TRIAL: True from file must be 'on' or 'off'"),

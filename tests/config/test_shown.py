@@ -86,7 +86,6 @@ def test_effective_settings_are_one_line_each_with_value_and_origin() -> None:
         "ARBITER_BUDGET_WINDOW=5m  # from env",
         "ARBITER_REDIS_TIMEOUT=500ms  # from env",
         "ARBITER_ERROR_WINDOW=60s  # from preset",
-        "ARBITER_CHECK_ON_REPORT=false  # from preset",
         "ARBITER_INSTANCE=0a1b2c  # from nomad",
         "ARBITER_STOP_DRAIN=5s  # from default",
         "ARBITER_SOCKET=  # from default",

@@ -29,41 +29,11 @@ def test_an_unknown_variable_is_told_with_the_nearest_known_one(name: str, sugge
     assert given.problems == [f"{name}: unknown setting; did you mean {suggested}?"]
 
 
-CALLED = "this setting is called {} since 0.2"
-GONE = "there is no such setting since 0.3: "
-REPLACED = "replaced by {}, which limits culls for one cause until their outcome is known"
-PAGER = f"{GONE}Alertmanager pages by deploy/prometheus/alerts.yml, or {{}} has the JSON of PagerDuty"
-FORMER = {
-    "brake": ("trial", REPLACED),
-    "useless_after": ("trial", REPLACED),
-    "earn": ("refund", CALLED),
-    "earn_max": ("refund_max", CALLED),
-    "lost_memory": ("after_data_loss", f"{CALLED}; `empty` is `wait` now, and `full` is `continue`"),
-    "beat": ("beat_interval", CALLED),
-    "busy_above": ("busy_load", CALLED),
-    "drain_least": ("drain_min", CALLED),
-    "check_on_ping": ("check_on_report", CALLED),
-    "confirm": ("settle", "merged into {} in 0.2: a suspect that is fine at any check while it settles is not culled"),
-    "min_age": ("grace", "merged into {} in 0.2: errors of an app within its grace do not count"),
-    "tls_doors": ("tls_listeners", f"{CALLED}; the agent-check has no TLS any more"),
-    "slack_url_file": ("webhook_url_file", f"{GONE}Slack takes the messages of {{}} as they are"),
-    "pagerduty_key_file": ("webhook_template", PAGER),
-    "pagerduty_url": ("webhook_template", PAGER),
-    "alertmanager_url": ("", f"{GONE}Prometheus sends the alerts of deploy/prometheus/alerts.yml"),
-    "run_lifetime": (
-        "",
-        f"{GONE}let systemd (RuntimeMaxSec=) or cron (timeout 24h) end the sidecar; a standby goes on",
-    ),
-    "run_every": ("", f"{GONE}the sidecar no longer needs to know how often it is started"),
-    "standby_for": ("", f"{GONE}a standby waits for ever"),
-}
-
-
-@pytest.mark.parametrize("name", FORMER)
+@pytest.mark.parametrize("name", sources.FORMER)
 def test_setting_of_a_former_version_is_refused_with_its_new_name(tmp_path: Path, name: str) -> None:
     file = tmp_path / "arbiter.toml"
     file.write_text(f"{name} = 0")
-    now, sentence = FORMER[name]
+    now, sentence = sources.FORMER[name]
     old, new = f"ARBITER_{name.upper()}", f"ARBITER_{now.upper()}"
     given = sources.read(NAMES, {"config": str(file)}, {}, {old: "hunter2", old.lower(): ""})
     assert given.problems == [
@@ -75,8 +45,8 @@ def test_setting_of_a_former_version_is_refused_with_its_new_name(tmp_path: Path
 
 
 def test_no_setting_has_a_former_name() -> None:
-    assert {*FORMER}.isdisjoint(NAMES)
-    assert {now for now, _ in FORMER.values()} <= {*NAMES, ""}
+    assert {*sources.FORMER}.isdisjoint(NAMES)
+    assert {now for now, _ in sources.FORMER.values()} <= {*NAMES, ""}
 
 
 def test_what_resembles_nothing_gets_no_suggestion() -> None:

@@ -57,7 +57,7 @@ def _complaint(name: str, value: str) -> str:
 def test_every_setting_with_the_name_of_a_url_or_path_is_in_the_tables() -> None:
     assert {"redis_url", "scrape_url", "webhook_url", *LINKS} <= {*URLS}
     endings = ("_file", "_dir", "_ca", "_cert", "_key", "socket", "_hook", "_template", "run_lock")
-    named = {name for name in Settings.model_fields if name.endswith(endings)} - {"budget_key"}
+    named = {name for name in Settings.model_fields if name.endswith(endings)}
     assert named | {"config"} == {*PATHS}
 
 

@@ -40,7 +40,6 @@ NO_DEFAULT_TO_SHOW: Final = {
         "redis_ca",
         "redis_cert",
         "redis_key",
-        "scrape_load",
         "run_lock",
         "cull_hook",
         "action_command",

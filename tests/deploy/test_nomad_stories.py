@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.site, pytest.mark.redis]
 
 REQUESTS: Final = 100
 RATE: Final = 100
-QUICK: Final[dict[str, Setting]] = {"mode": "enforce", "settle": 0, "drain_min": 0, "check_interval": "2s"}
+QUICK: Final[dict[str, Setting]] = {"mode": "enforce", "settle": 0, "check_interval": "2s"}
 JOBS: Final = {
     "check": (JOB_FILE, {}),
     "nomad-stop": (TASK_API_JOB_FILE, {"action": "nomad-stop"}),

@@ -19,6 +19,7 @@ from deploy import places
 from deploy.places import Place
 from harness.binaries import find
 from sidecar import __version__
+from sidecar.app.daemon import EXIT_CULLED
 from sidecar.config import addresses
 from sidecar.config.settings import SettingsError, load
 from sidecar.config.settings_model import Settings
@@ -106,7 +107,7 @@ def test_settings_of_the_place_are_valid_and_belong_together(place: Place) -> No
     assert place.image in ("", f"health-arbiter:{__version__}")
     with pytest.raises(SettingsError):
         load({}, {**place.environ, "ARBITER_DRIAN": "10s"})
-    assert list(place.exit_codes) == ([settings.exit_code] if settings.action == "exit" else [])
+    assert list(place.exit_codes) == ([EXIT_CULLED] if settings.action == "exit" else [])
     probes = [probe for name, probe in place.app.items() if name.endswith("Probe") and "httpGet" in probe]
     assert {probe["httpGet"]["port"] for probe in probes} <= {PUBLIC_PORT}
     assert {probe["httpGet"]["path"] for probe in probes} <= SERVED

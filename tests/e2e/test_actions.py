@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.redis, pytest.mark.process]
 
-CULL: Final[dict[str, Setting]] = {**AT_ONCE, "drain": "100ms", "drain_min": "0s"}
+CULL: Final[dict[str, Setting]] = {**AT_ONCE, "drain": "100ms"}
 
 
 def _await_health(one: Sidecar, status: int) -> None:

@@ -146,7 +146,6 @@ def test_hostile_app_and_hostile_redis_take_little_time_of_the_processor(run_dir
             "scrape_url": f"http://127.0.0.1:{server.port}/metrics",
             "scrape_errors": HostileServer.selector,
             "scrape_interval": "200ms",
-            "scrape_timeout": "200ms",
             "redis_url": f"redis://127.0.0.1:{server.port}",
             "beat_interval": "1s",
         }

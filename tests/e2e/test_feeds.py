@@ -36,7 +36,6 @@ SELECTORS: dict[str, Setting] = {
     "scrape_errors": 'kind=redis: http_requests_total{status=~"5.."}',
     "scrape_requests": "http_requests_total",
     "scrape_interval": f"{INTERVAL_S}s",
-    "scrape_timeout": "900ms",
 }
 
 
@@ -125,7 +124,7 @@ def test_verdict_is_the_same_for_every_way_of_reporting(
 def test_failed_scrape_is_no_error_of_the_app_and_culls_it_only_if_configured(sidecar: StartSidecar) -> None:
     (port,) = free_ports(1)
     failing: dict[str, Setting] = {"scrape_url": f"http://127.0.0.1:{port}/metrics", "check_interval": "500ms"}
-    failing = {**SELECTORS, "scrape_interval": "250ms", "scrape_timeout": "200ms", **failing}
+    failing = {**SELECTORS, "scrape_interval": "250ms", **failing}
     one = sidecar("one", **failing)
     other = sidecar("other", settle="0s", drain="0s", scrape_down_after="2", **failing)
     name = 'arbiter_scrapes_total{outcome="connection"}'

@@ -66,7 +66,7 @@ def site(request: pytest.FixtureRequest, sidecar: StartSidecar, haproxy: StartHa
     front = free_port()
     with ExitStack() as stack:
         apps = {name: stack.enter_context(App(name)) for name in NAMES}
-        sidecars = {name: sidecar(name, settle="0s", drain="5m", drain_min="0s") for name in NAMES}
+        sidecars = {name: sidecar(name, settle="0s", drain="5m") for name in NAMES}
         proxy = haproxy(_config(request.param, front, apps, sidecars))
         site = Site(apps, sidecars, proxy, Clients(front))
         for name in NAMES:

@@ -89,7 +89,7 @@ def test_killed_while_draining_it_finishes_the_drain_and_goes_down(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
     """The drain lasts as long as the app has requests in flight."""
-    one = sidecar("one", **{**AT_ONCE, "drain": "5m", "drain_min": "0s"}, redis_url=redis_server.url)
+    one = sidecar("one", **{**AT_ONCE, "drain": "5m"}, redis_url=redis_server.url)
     one.post_error(5, kind="redis")
     wait_for(lambda: _latched(one), timeout_s=60, what="the latch is on disk")
     one.kill()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from contextlib import contextmanager
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,10 +31,8 @@ AGING: dict[str, Setting] = {
     **AT_ONCE,
     **GATES,
     "lifetime": "4s",
-    "lifetime_jitter": "0",
     "retire_slots": "1",
     "drain": "500ms",
-    "drain_min": "0s",
 }
 ASKS_OFTEN: dict[str, Setting] = {**AGING, "redis_timeout": "900ms", "check_interval": "1s"}
 """For tests that wait for many requests for a lease."""
@@ -115,7 +112,7 @@ def test_one_retires_at_a_time_stays_down_after_a_kill_and_frees_its_place(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
     """Nothing but its age: no token is used, and the other one retires only after the replacement."""
-    settings: dict[str, Setting] = {**ASKS_OFTEN, "lifetime": "1s", "retire_timeout": "10m"}
+    settings: dict[str, Setting] = {**ASKS_OFTEN, "lifetime": "1s"}
     pair = sidecar.fleet(2, **settings, redis_url=redis_server.url)
     for one in pair:
         one.post_error(count=0, app_start="life-1")
@@ -168,10 +165,10 @@ def test_fleet_retires_one_by_one_and_the_busy_one_last(sidecar: StartSidecar, r
 
 
 @pytest.mark.site
-def test_retired_container_stays_down_when_its_sidecar_is_killed_and_is_up_again_after_the_timeout(
+def test_retired_container_stays_down_when_its_sidecar_is_killed(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
-    settings: dict[str, Setting] = {**ASKS_OFTEN, "lifetime": "8s", "retire_timeout": "30s"}
+    settings: dict[str, Setting] = {**ASKS_OFTEN, "lifetime": "8s"}
     one, _other = sidecar.fleet(2, **settings, redis_url=redis_server.url)
     one.post_error(count=0, app_start="life-1")
     wait_for(lambda: one.metrics()["arbiter_age_seconds"] > 3, timeout_s=60, what="it has an age")
@@ -180,17 +177,11 @@ def test_retired_container_stays_down_when_its_sidecar_is_killed_and_is_up_again
     assert one.metrics()["arbiter_age_seconds"] > 3
     # The other one may retire first, and is not replaced either.
     wait_for(_is(one, "down"), timeout_s=120, what="it retires at the age that was saved")
-    retired_at = time.monotonic()
-    wait_for(lambda: time.monotonic() - retired_at > 15, timeout_s=60, what="half of the timeout has passed")
     one.kill()
-    began = time.monotonic()
     one.start()
     status, body = one.health("/health/nomad")
     assert status == 503
     assert body.startswith("down: retired at age ")
-    wait_for(_is(one, "up"), timeout_s=60, what="it is up again after the timeout")
-    assert time.monotonic() - began < 30, "the time before the kill counts"
-    assert _retirements(one, "not_honoured") == 1
     assert redis_server.cli("ZCARD", GRANTS) == 0
 
 
@@ -240,16 +231,15 @@ def _page(loads: dict[str, int]) -> Iterator[str]:
 
 
 @pytest.mark.site
-def test_scraped_load_keeps_a_busy_container_beyond_its_lifetime(
+def test_scraped_requests_in_flight_keep_a_busy_container_beyond_its_lifetime(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
     loads = {"mail": 3, "search": 9}
     with _page(loads) as url:
         scraping: dict[str, Setting] = {
             "scrape_url": url,
-            "scrape_load": 'queue_length{queue="mail"}',
+            "scrape_in_flight": 'queue_length{queue="mail"}',
             "scrape_interval": "250ms",
-            "scrape_timeout": "240ms",
         }
         demand: dict[str, Setting] = {"lifetime": "6s", "lifetime_max": "10m", "busy_load": "2"}
         one = sidecar("one", **{**ASKS_OFTEN, **demand, **scraping}, redis_url=redis_server.url)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.sidecar import AT_ONCE, command
+from harness.sidecar import AT_ONCE
 from harness.waiting import wait_for
 from sidecar.core.explain.samples import MOST
 
@@ -165,35 +165,3 @@ def test_in_shadow_mode_the_hook_is_not_run(sidecar: StartSidecar, run_dir: Path
     assert shown["sentence"].startswith("it would be down but for shadow mode")
     assert shown["history"][0]["what"] == "would_cull"
     assert not (run_dir / "ran").exists()
-
-
-@pytest.mark.site
-def test_brief_public_listener_shows_no_names_of_people_whatever_they_order(
-    sidecar: StartSidecar, redis_server: RedisServer
-) -> None:
-    one = sidecar(redis_url=redis_server.url, public_why="brief", **FAST)
-    ordered = ("cull", "--yes", "--reason", "stuck", "--author", "carla")
-    assert command(one, "hold", "--for", "1h", "--reason", "migration", "--author", "anna").code == 0
-    assert command(one, *ordered).code == 1
-    wait_for(lambda: _why(one)["hold"], timeout_s=60, what="the answer to a beat has the hold")
-    shown = [_public(one)]
-    assert "hold: the service until" in shown[0]
-    assert "claim denied (hold): a person holds the service, no container is culled for" in shown[0]
-    assert "anna holds the service: migration" in one.request("local", "GET", "/why", headers=TEXT).body
-    assert command(one, "release", "--author", "berta").code == 0
-    assert command(one, *ordered).code == 0
-    wait_for(lambda: "fleet: " in (one.health()[1] if _is_out(one) else ""), timeout_s=60, what="it is culled")
-    shown.append(_public(one))
-    assert "clears when: " in one.health()[1]
-    assert command(one, "revive", "--reason", "replaced by hand", "--author", "dora").code == 0
-    wait_for(lambda: not _is_out(one), timeout_s=60, what="it is up again")
-    shown.append(_public(one))
-    people = ("anna", "migration", "berta", "carla", "stuck", "dora", "replaced by hand")
-    assert not [word for word in people for text in shown if word in text]
-
-
-def _public(one: Sidecar) -> str:
-    """Everything that both listeners for other machines show."""
-    paths = ("/why", "/why?format=text", "/health", "/health/nomad", "/metrics")
-    replies = [one.request("public", "GET", path) for path in paths]
-    return "".join((*(f"{reply.headers}{reply.body}" for reply in replies), one.agent_line()))

@@ -10,7 +10,7 @@ from sidecar.core.types import US_PER_S, Beat, Claim, LeaseRequest, Presence
 S: Final = US_PER_S
 """Microseconds."""
 
-WINDOW_ONLY: Final = Terms(min_healthy="0", never_last=False, trial=False, after_loss_wait=False)
+WINDOW_ONLY: Final = Terms(min_healthy="0", trial=False, after_loss_wait=False)
 """The numbers of the article, without any gate of the fleet."""
 
 

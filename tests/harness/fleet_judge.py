@@ -290,7 +290,7 @@ class Judge:
         if fleet > 1:
             self.several_us = now_us
         for one in self.in_force(terms, now_us):
-            floor = max(Share.read(one.min_healthy).at_least(fleet), int(one.never_last))
+            floor = Share.read(one.min_healthy).at_least(fleet)
             stay = len(available - {down.instance})
             is_single = fleet == 1 and (now_us - self.several_us > HOUR_US - MINUTE_US or self.is_lost)
             if stay < floor and not is_single:

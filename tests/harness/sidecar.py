@@ -29,7 +29,6 @@ _TIMEOUT_S = 5.0
 _COMMAND_S = 60
 NO_GATES: dict[str, Setting] = {
     "min_healthy": "0",
-    "never_last": "false",
     "trial": "off",
     "outlier": "off",
     "soft_drain": "off",
@@ -39,7 +38,6 @@ NO_GATES: dict[str, Setting] = {
 """Without any gate of the fleet: a container is culled at once."""
 GATES: dict[str, Setting] = {
     "min_healthy": "50%",
-    "never_last": "true",
     "trial": "on",
     "outlier": "on",
     "soft_drain": "on",
@@ -90,7 +88,6 @@ class Sidecar(Child):
             "service": "app",
             "alone": "true",
             "state_dir": state_dir,
-            "log_format": "json",
             "stop_drain": "0s",
             **NO_GATES,
             **{listener: f"127.0.0.1:{free_port()}" for listener in _LISTENERS if listener not in settings},

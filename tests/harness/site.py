@@ -37,7 +37,6 @@ QUICK: Final[dict[str, Setting]] = {
     "redis_timeout": "900ms",
     "settle": "1500ms",
     "drain": "500ms",
-    "drain_min": "0s",
     "beat_interval": "1s",
     "probation": "2s",
     "budget": str(BUDGET),

@@ -146,29 +146,6 @@ def test_levels_are_summed_from_the_first_scrape_on() -> None:
     assert _taken(Counters(), [], T0).in_flight is None
 
 
-def test_load_is_a_sum_of_its_own() -> None:
-    levels = [
-        (SeriesUse(1, Role.LOAD), 0.5),
-        (SeriesUse(2, Role.LOAD), 0.25),
-        (SeriesUse(3, Role.LEVEL), 7.0),
-        (SeriesUse(4, Role.BOTH), 1.0),
-    ]
-    assert _taken(Counters(), levels, T0) == Sample({}, in_flight=8.0, load=1.75)
-    assert _taken(Counters(), [(SeriesUse(1, Role.LEVEL), 1.0)], T0).load is None
-
-
-@pytest.mark.parametrize("value", [-0.1, math.inf, math.nan, 1e308])
-def test_invalid_load_is_ignored(value: float) -> None:
-    assert _taken(Counters(), [(SeriesUse(1, Role.LOAD), value)], T0).load is None
-
-
-def test_load_is_known_though_the_counters_are_not() -> None:
-    counters = Counters()
-    _taken(counters, [_counter("a", 5)], T0)
-    sample = _taken(counters, [_counter("a", 3), (SeriesUse(1, Role.LOAD), 0.5)], T0 + 10)
-    assert (sample.unknown, sample.load) == (1, 0.5)
-
-
 # -- restarts -----------------------------------------------------------------------------------------------
 
 

@@ -12,12 +12,9 @@ from sidecar.inputs.series_selection import CROWDED_PAGES, SeriesSelection
 ERRORS = 'kind=web: http_requests_total{code=~"5.."}, kind_from=db: db_errors_total, {"my.errors"}'
 
 
-LOAD = parse_selectors('both, cpu{core="0"}')
-
-
 def _wanted(**how: int) -> SeriesSelection:
     return SeriesSelection(
-        parse_selectors(ERRORS), parse_selectors("http_requests_total"), parse_selectors("busy, both"), LOAD, **how
+        parse_selectors(ERRORS), parse_selectors("http_requests_total"), parse_selectors("busy"), **how
     )
 
 
@@ -46,9 +43,6 @@ def _uses(text: str, *, openmetrics: bool = False) -> list[tuple[Role, str | Non
         ('{"my.errors",code="1"} 1', [(Role.COUNTER, "unknown", False)]),
         ('{"my.errors.more",code="1"} 1', []),
         ("busy 4", [(Role.LEVEL, None, False)]),
-        ('cpu{core="0"} 0.5', [(Role.LOAD, None, False)]),
-        ('cpu{core="1"} 0.5', []),
-        ("both 4", [(Role.BOTH, None, False)]),
         ("busy_total 4", []),
         ("process_start_time_seconds 17", [(Role.START, None, False)]),
         ("other 1", []),
@@ -59,7 +53,7 @@ def test_each_series_has_its_use(line: str, uses: list[tuple[Role, str | None, b
 
 
 def test_series_that_no_selector_of_its_metric_can_match_are_not_parsed() -> None:
-    wanted, parsed = SeriesSelection(parse_selectors(ERRORS), (), (), LOAD), list[bytes]()
+    wanted, parsed = SeriesSelection(parse_selectors(ERRORS)), list[bytes]()
 
     def use(series: bytes) -> SeriesUse | None:
         parsed.append(series)

@@ -62,29 +62,22 @@ def test_line_of_each_state(container: Container, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "maxconn", "said"),
+    ("weight", "said"),
     [
-        pytest.param(100, 0, "up ready 100%\n", id="well"),
-        pytest.param(73, 0, "up ready 73%\n", id="not so well"),
-        pytest.param(10, 0, "up ready 10%\n", id="at the floor"),
-        pytest.param(1, 0, "up ready 1%\n", id="at the least floor"),
-        pytest.param(100, 200, "up ready 100% maxconn:200\n", id="all connections"),
-        pytest.param(13, 200, "up ready 13% maxconn:26\n", id="fewer connections"),
-        pytest.param(13, 30, "up ready 13% maxconn:4\n", id="rounded up"),
-        pytest.param(1, 1, "up ready 1% maxconn:1\n", id="never none, which would be all"),
-        pytest.param(100, 100_000, "up ready 100% maxconn:100000\n", id="most"),
+        pytest.param(100, "up ready 100%\n", id="well"),
+        pytest.param(73, "up ready 73%\n", id="not so well"),
+        pytest.param(10, "up ready 10%\n", id="at the floor"),
+        pytest.param(1, "up ready 1%\n", id="at the least floor"),
     ],
 )
 @pytest.mark.parametrize("container", [STARTING, UP, SUSPECT], ids=["starting", "up", "suspect"])
-def test_line_in_balance_has_the_weight_and_the_connections(
-    container: Container, weight: int, maxconn: int, said: str
-) -> None:
-    assert line(container, weight, maxconn) == said
+def test_line_in_balance_has_the_weight(container: Container, weight: int, said: str) -> None:
+    assert line(container, weight) == said
 
 
 @pytest.mark.parametrize("container", [DRAINING, DOWN, STOPPING, STOPPING_DRAINING, STOPPING_DOWN])
 def test_line_out_of_balance_is_the_same_at_any_weight(container: Container) -> None:
-    assert line(container, 73, 200) == line(container)
+    assert line(container, 73) == line(container)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +111,6 @@ class Controller:
     def __init__(self) -> None:
         self.current = UP
         self.weight = 100
-        self.maxconn = 0
         self.failure: Exception | None = None
         self.polls: list[tuple[str, str, int]] = []
         self.failures: list[Exception] = []
@@ -137,7 +129,6 @@ class Controller:
         agent = open_agent(
             opened,
             self.snapshot,
-            maxconn=self.maxconn,
             on_poll=lambda *poll: self.polls.append(poll),
             on_failure=self.failures.append,
             gate=gate,
@@ -211,9 +202,9 @@ async def test_pollers_that_hang_up_or_reset_do_no_harm(controller: Controller) 
 
 
 async def test_failure_of_the_sidecar_is_reported_and_the_app_is_up(controller: Controller) -> None:
-    controller.failure, controller.maxconn = RuntimeError("broken"), 200
+    controller.failure = RuntimeError("broken")
     async with controller.agent() as address:
-        assert await _poll(address) == b"up ready 100% maxconn:200\n"
+        assert await _poll(address) == b"up ready 100%\n"
         controller.failure = None
         controller.current = DOWN
         assert (await _poll(address)).startswith(b"fail #")
@@ -224,7 +215,7 @@ async def test_connection_that_waits_in_the_backlog_of_an_inherited_socket_is_an
     inherited = socket.create_server(("127.0.0.1", 0))
     address = inherited.getsockname()
     with socket.create_connection(address) as early:
-        agent = open_agent(inherited, controller.snapshot, maxconn=0, on_poll=print, on_failure=print)
+        agent = open_agent(inherited, controller.snapshot, on_poll=print, on_failure=print)
         with closing(agent):
             assert await _poll(address) == UP_LINE.encode()
             assert await asyncio.to_thread(early.recv, 100) == UP_LINE.encode()

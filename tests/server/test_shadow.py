@@ -87,7 +87,7 @@ async def everything_shown(seen: Snapshot) -> Shown:
 
 async def _agent_line(seen: Snapshot) -> bytes:
     (opened,) = bind_tcp("127.0.0.1", 0)
-    agent = open_agent(opened, lambda: seen, maxconn=64, on_poll=lambda *_: None, on_failure=_fail)
+    agent = open_agent(opened, lambda: seen, on_poll=lambda *_: None, on_failure=_fail)
     with closing(agent):
         async with asyncio.timeout(60):
             reader, writer = await asyncio.open_connection(*opened.getsockname())

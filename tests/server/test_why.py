@@ -87,7 +87,6 @@ class Memory:
         fleet: Fleet | None = FLEET,
         last_cull: CullEvidence | None = None,
         *,
-        is_public_brief: bool = False,
         mode: str = "enforce",
     ) -> None:
         self.container = container
@@ -114,7 +113,6 @@ class Memory:
                 warnings=lambda: self.warnings,
             ),
             self.history,
-            is_public_brief=is_public_brief,
         )
 
     def snapshot(self) -> Snapshot:
@@ -218,58 +216,6 @@ def test_public_answer_has_no_free_text(container: Container, query: str) -> Non
     memory = Memory(container, last_cull=CullEvidence("app/a/life", UNIX, (SAMPLE,), FREE))
     assert FREE not in _body_of(_ask(memory.why.get_public, query))
     assert FREE not in memory.why.text(3_072)
-
-
-PEOPLE = ("anna", "a deploy", "berta", "because of berta")
-"""Names and reasons that must not be in a brief answer."""
-
-ORDERED = CullOrder("berta", "because of berta", State.UP, None)
-RETIRING = replace(UP, state=State.RETIRING, lease_answer=HELD.answer)
-
-
-def _noticed(memory: Memory) -> Memory:
-    """With a history of everything that may have the name of a person."""
-    granted = replace(HELD, answer=Granted(1, 10), order=ORDERED)
-    for before, after in ((SUSPECT, HELD), (UP, RETIRING), (SUSPECT, granted), (DOWN, UP)):
-        memory.history.notice(Record(Judged(BAD), before, after, EVIDENCE))
-    return memory
-
-
-@pytest.mark.parametrize(
-    "container",
-    [UP, HELD, RETIRING, replace(HELD, order=ORDERED), replace(DOWN, order=ORDERED), replace(DOWN, answer=HELD.answer)],
-    ids=lambda container: f"{container.state}, {'ordered' if container.order else ''}",
-)
-@pytest.mark.parametrize("fleet", [FLEET, None], ids=["fleet", "local hold"])
-def test_brief_answer_has_no_names_of_people_and_the_local_one_has(container: Container, fleet: Fleet | None) -> None:
-    memory = _noticed(Memory(container, fleet, is_public_brief=True))
-    memory.local_hold = None if fleet else HOLD
-    shown = [_body_of(_ask(memory.why.get_public, query)) for query in ("", "?format=text")]
-    shown += [memory.why.text(100_000), health.explain(container), str(health._headers(container, 100))]
-    assert not [word for word in PEOPLE for text in shown if word in text]
-    for query in ("", "?format=text"):
-        assert "anna" in _body_of(_ask(memory.why.get_local, query))
-
-
-def test_brief_answer_tells_of_a_hold_and_when_it_ends() -> None:
-    memory = _noticed(Memory(HELD, is_public_brief=True))
-    value = _json(_ask(memory.why.get_public))
-    assert value.keys() == FIELDS
-    held = {"scope": "service", "author": "a person", "reason": "", "until": UNIX + 300, "instance": ""}
-    assert value["hold"] == value["fleet"]["hold"] == held
-    assert value["claim"]["sentence"] == "a person holds the service, no container is culled for 5m"
-    assert "the hold by a person ends at 14:05 UTC, or health-arbiter release ends it" in value["remedies"]
-    assert value["history"][-2]["sentence"] == "a person holds the service, no container is culled for 5m"
-    assert "hold: the service until 14:05:00Z by a person\n" in memory.why.text(100_000)
-
-
-def test_lost_hold_is_told_without_what_a_person_wrote_in_a_brief_answer() -> None:
-    memory = _noticed(Memory(HELD, is_public_brief=True))
-    assert memory.fleet is not None
-    memory.fleet = replace(memory.fleet, lost_hold=HOLD)
-    assert _json(_ask(memory.why.get_public))["fleet"]["lost_hold"]["author"] == "a person"
-    assert "lost a hold before its end (a person holds the service): set it again" in memory.why.text(100_000)
-    assert _json(_ask(memory.why.get_local))["fleet"]["lost_hold"]["author"] == "anna"
 
 
 def test_local_answer_has_the_incarnation_and_redacted_samples() -> None:

@@ -29,7 +29,7 @@ OURS_WEIGHTS: Final = rules("defaults and results", reports_results=True)
 POLICIES: Final = (NO_CULLING, ARTICLE, TRIAL, SOFT, OURS)
 
 REPLACE_S: Final = 60.0
-"""``ARBITER_REPLACE_TIME`` as shipped: the usual duration of a replacement."""
+"""The usual duration of a replacement."""
 
 
 def rotation_s(policy: Policy, apps: int) -> float:

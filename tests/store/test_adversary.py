@@ -37,7 +37,6 @@ def drawn_terms(rng: Random) -> Terms:
         capacity=rng.choice(("1", "2", "3", "10")),
         window_us=rng.choice((60, 120, 600)) * US_PER_S,
         min_healthy=rng.choice(("0", "1", "2", "500p", "800p")),
-        never_last=rng.random() < 0.9,
         spacing_us=rng.choice((0, 0, 5)) * US_PER_S,
         trial=rng.random() < 0.7,
         probation_us=rng.choice((10, 60)) * US_PER_S,
@@ -389,7 +388,7 @@ def test_no_schedule_breaks_a_promise(part: float, steps: dict[Step, int], sched
 
 def test_requester_without_a_recent_beat_counts_in_the_floor() -> None:
     """After a silence no container had a recent beat, and the floor of zero let the last one go."""
-    world = World(Terms(min_healthy="800p", never_last=False, trial=False), 2, 0)
+    world = World(Terms(min_healthy="800p", trial=False), 2, 0)
     for sidecar in world.sidecars:
         world.run(world.beat(sidecar))
     world.advance(61 * US_PER_S)

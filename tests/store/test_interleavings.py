@@ -188,7 +188,7 @@ def explored(begun: bytes, requests: Sequence[Request], *, times: int) -> Iterat
             ahead += [[*run.taken[:depth], other] for other in run.choices[depth] if other != run.taken[depth]]
 
 
-FREE: Final = Terms(min_healthy="0", never_last=False, trial=False)
+FREE: Final = Terms(min_healthy="0", trial=False)
 TOKENS: Final = replace(FREE, capacity="2")
 FLOOR: Final = replace(FREE, min_healthy="3")
 TRIAL: Final = replace(FREE, trial=True)

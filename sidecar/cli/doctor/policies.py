@@ -18,13 +18,10 @@ _SETTINGS: Final[tuple[tuple[str, Callable[[Terms], str]], ...]] = (
     ("ARBITER_BUDGET", lambda terms: _share(terms.capacity)),
     ("ARBITER_BUDGET_WINDOW", lambda terms: _duration(terms.window_us)),
     ("ARBITER_MIN_HEALTHY", lambda terms: _share(terms.min_healthy)),
-    ("ARBITER_NEVER_LAST", lambda terms: "true" if terms.never_last else "false"),
     ("ARBITER_SPACING", lambda terms: _duration(terms.spacing_us)),
     ("ARBITER_TRIAL", lambda terms: _switch(is_on=terms.trial)),
     ("ARBITER_PROBATION", lambda terms: _duration(terms.probation_us)),
     ("ARBITER_REFUND", lambda terms: _switch(is_on=terms.refund_max != OFF)),
-    # Without refunds it has no value; the line before says so.
-    ("ARBITER_REFUND_MAX", lambda terms: "" if terms.refund_max == OFF else str(terms.refund_max)),
     ("ARBITER_AFTER_DATA_LOSS", lambda terms: "wait" if terms.after_loss_wait else "continue"),
     ("ARBITER_BEAT_INTERVAL", lambda terms: _duration(terms.beat_us)),
     # The terms of an earlier version do not tell it.

@@ -34,7 +34,7 @@ async def of_page(config: ScrapeConfig, page: Target | None) -> list[Finding]:
     selection = SeriesSelection(
         *(
             parse_selectors("" if page is not None else text)
-            for text in (config.scrape_errors, config.scrape_requests, config.scrape_in_flight, config.scrape_load)
+            for text in (config.scrape_errors, config.scrape_requests, config.scrape_in_flight)
         )
     )
     scraper = Scraper(

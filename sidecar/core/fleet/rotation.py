@@ -19,14 +19,13 @@ NONE: Final = Share(0)
 class RotationPlan:
     """How a fleet is replaced by age: each container after ``lifetime_s``, in ``each_s`` seconds, ``slots`` at once.
 
-    ``min_healthy`` and ``never_last`` are the floor that a retirement has to keep, as in ``Terms``.
+    ``min_healthy`` is the floor that a retirement has to keep, as in ``Terms``.
     """
 
     lifetime_s: float
     slots: Share
     each_s: float
     min_healthy: Share = NONE
-    never_last: bool = False
 
     def shortfall(self, containers: int) -> str:
         """Why a fleet of this size cannot be replaced in time, with the numbers; empty if it can."""
@@ -53,4 +52,4 @@ class RotationPlan:
 
     def _stay(self, containers: int) -> int:
         """How many have to stay in service; the only container of a fleet may be retired."""
-        return 0 if containers == 1 else max(self.min_healthy.at_least(containers), int(self.never_last))
+        return 0 if containers == 1 else self.min_healthy.at_least(containers)

@@ -41,7 +41,7 @@ def _strictest(every: tuple[Terms, ...], fleet: int) -> Limits:
     return Limits(
         max((one.strategy for one in every), key=STRATEGIES.index),
         min(Share.read(one.capacity).at_most(fleet) for one in every),
-        max(max(Share.read(one.min_healthy).at_least(fleet), int(one.never_last)) for one in every),
+        max(Share.read(one.min_healthy).at_least(fleet) for one in every),
         min(_refund_max(one, fleet) for one in every),
         max(one.window_us for one in every),
         max(one.spacing_us for one in every),

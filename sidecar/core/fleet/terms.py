@@ -60,7 +60,6 @@ class Terms(StoredRecord):
     capacity: str = "10"
     window_us: int = 600 * US_PER_S
     min_healthy: str = "500p"
-    never_last: bool = True
     spacing_us: int = 0
     trial: bool = True
     probation_us: int = 60 * US_PER_S

@@ -13,6 +13,11 @@ DENIED_LEAST_S: Final = 1.0
 JITTER: Final = 0.25
 """A claim is delayed by up to this fraction, so that containers that become sick together do not claim together."""
 
+CHECK_JITTER: Final = 0.1
+"""A check comes earlier or later by up to this fraction of its interval: not all sidecars check at the same moment."""
+LIFETIME_JITTER: Final = 0.1
+"""A retirement comes earlier or later by up to this fraction of the lifetime."""
+
 HONOUR_S: Final = 300.0
 HONOUR_DRAINS: Final = 3
 

@@ -163,7 +163,6 @@ class Measurements:
         self._missed_scrapes = 0
         self._missed_cause = None
         self._see_level(sample.in_flight, now)
-        self._see_load(sample.load, now)
         counted = sum(self._count(kind, errors) for kind, errors in sample.errors.items())
         failed = min(counted, sample.requests)
         self._end(sample.requests - failed, failed, now)

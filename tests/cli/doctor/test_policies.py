@@ -15,7 +15,6 @@ OTHER = Terms(
     capacity="200p",
     window_us=90_000_000,
     min_healthy="3",
-    never_last=False,
     spacing_us=500_000,
     trial=False,
     probation_us=120_000_000,
@@ -38,7 +37,6 @@ def _differences(*terms: Terms) -> str:
         ("capacity", "ARBITER_BUDGET is 10 and 20%"),
         ("window_us", "ARBITER_BUDGET_WINDOW is 10m and 90s"),
         ("min_healthy", "ARBITER_MIN_HEALTHY is 50% and 3"),
-        ("never_last", "ARBITER_NEVER_LAST is true and false"),
         ("spacing_us", "ARBITER_SPACING is 0s and 500ms"),
         ("trial", "ARBITER_TRIAL is on and off"),
         ("probation_us", "ARBITER_PROBATION is 60s and 2m"),
@@ -55,12 +53,6 @@ def test_field_that_differs_is_named_by_its_setting(field: str, said: str) -> No
 
 def test_every_field_that_differs_is_named() -> None:
     assert _differences(ONE, OTHER).count("; ") + 1 == len(fields(Terms))
-
-
-def test_limit_of_refunds_is_named_where_there_are_refunds() -> None:
-    assert _differences(*(replace(ONE, refund_max=most) for most in (-1, 0, 30))) == (
-        "ARBITER_REFUND is off and on; ARBITER_REFUND_MAX is 0 and 30"
-    )
 
 
 def test_three_values_are_shown_once_each() -> None:

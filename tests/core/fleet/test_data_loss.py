@@ -444,7 +444,7 @@ def test_while_two_addresses_are_in_use_nothing_is_granted() -> None:
 
 @pytest.mark.parametrize(("silent", "expected"), [(4, "granted"), (5, "newborn"), (9, "newborn")])
 def test_half_of_the_fleet_falling_silent_at_once_is_waited_for(silent: int, expected: str) -> None:
-    it = fleet_of_size(10, replace(TERMS, min_healthy="0", never_last=False))
+    it = fleet_of_size(10, replace(TERMS, min_healthy="0"))
     it.advance_beating(31, *TEN[silent:])
     assert word(it.claim("c09")) == expected
     it.advance_beating(15, "c09")

@@ -77,23 +77,20 @@ def test_only_member_may_go_if_it_was_the_only_one_for_an_hour(
 
 
 @pytest.mark.parametrize(
-    ("fleet", "min_healthy", "never_last", "culls", "last_word"),
+    ("fleet", "min_healthy", "culls", "last_word"),
     [
-        (10, "500p", True, 5, "floor"),
-        (3, "500p", True, 1, "floor"),
-        (3, "0", True, 2, "last"),
-        (3, "0", False, 3, "granted"),
-        (4, "3", True, 1, "floor"),
-        (4, "4", True, 0, "floor"),
-        (4, "9", True, 0, "floor"),
-        (2, "1", True, 1, "last"),
-        (1, "500p", True, 0, "last"),
+        (10, "500p", 5, "floor"),
+        (3, "500p", 1, "floor"),
+        (3, "0", 3, "granted"),
+        (4, "3", 1, "floor"),
+        (4, "4", 0, "floor"),
+        (4, "9", 0, "floor"),
+        (2, "1", 1, "last"),
+        (1, "500p", 0, "last"),
     ],
 )
-def test_culls_end_at_the_floor_of_the_whole_fleet(
-    fleet: int, min_healthy: str, culls: int, last_word: str, *, never_last: bool
-) -> None:
-    it = fleet_of_size(fleet, replace(TERMS, min_healthy=min_healthy, never_last=never_last, trial=False))
+def test_culls_end_at_the_floor_of_the_whole_fleet(fleet: int, min_healthy: str, culls: int, last_word: str) -> None:
+    it = fleet_of_size(fleet, replace(TERMS, min_healthy=min_healthy, trial=False))
     assert [word(it.claim(name)) for name in names(fleet)] == ["granted"] * culls + [last_word] * (fleet - culls)
 
 

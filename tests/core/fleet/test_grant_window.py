@@ -113,9 +113,7 @@ def test_no_order_of_claims_gets_more_than_the_bound(
     asked: list[tuple[int, int]], strategy: str, *, is_other_strategy_there: bool
 ) -> None:
     """The fleet that is played with refuses by itself to write a grant over the bound: the rules never try."""
-    terms = Terms(
-        strategy, "3", 100 * S, "0", never_last=False, trial=False, beat_us=1000 * S, servers="one", refund_max=5
-    )
+    terms = Terms(strategy, "3", 100 * S, "0", trial=False, beat_us=1000 * S, servers="one", refund_max=5)
     it = fleet_of_size(10, terms)
     it.advance(600)
     it.beat_all(*names(10))

@@ -29,7 +29,7 @@ RECORDS: tuple[StoredRecord, ...] = (
     Slot("holder", "0", 1, 2, arrived=True),
     HoldRow('ada "the second"\n', "Ärger\ud800 \x00", 1, 2),
     Terms(),
-    Terms("previous", "500p", 1, "3", never_last=False, refund_max=0, servers="x"),
+    Terms("previous", "500p", 1, "3", refund_max=0, servers="x"),
 )
 IDS = [f"{type(record).__name__}-{number}" for number, record in enumerate(RECORDS)]
 each = pytest.mark.parametrize("record", RECORDS, ids=IDS)

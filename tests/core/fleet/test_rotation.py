@@ -94,8 +94,8 @@ MOST = Share(800, is_part=True)
             id="more than there are",
         ),
         pytest.param(RotationPlan(21_600.0, ONE, 60.0, MOST), 5, "", id="one of five may go"),
-        pytest.param(RotationPlan(21_600.0, ONE, 60.0, HALF, never_last=True), 2, "", id="one of two may go"),
-        pytest.param(RotationPlan(21_600.0, ONE, 60.0, Share(3), never_last=True), 1, "", id="who is alone may go"),
+        pytest.param(RotationPlan(21_600.0, ONE, 60.0, HALF), 2, "", id="one of two may go"),
+        pytest.param(RotationPlan(21_600.0, ONE, 60.0, Share(3)), 1, "", id="who is alone may go"),
     ],
 )
 def test_fleet_keeps_its_floor_when_it_is_renewed(plan: RotationPlan, containers: int, sentence: str) -> None:
@@ -105,13 +105,10 @@ def test_fleet_keeps_its_floor_when_it_is_renewed(plan: RotationPlan, containers
 @given(
     containers=st.integers(2, 12),
     floor=st.builds(Share, st.integers(0, 14)) | st.builds(Share, st.integers(0, 1000), is_part=st.just(value=True)),
-    never_last=st.booleans(),
     slots=st.integers(1, 12),
 )
-def test_as_many_go_at_once_as_the_fleet_s_rules_let_go(
-    *, containers: int, floor: Share, never_last: bool, slots: int
-) -> None:
-    terms = replace(WINDOW_ONLY, min_healthy=str(floor), never_last=never_last)
+def test_as_many_go_at_once_as_the_fleet_s_rules_let_go(*, containers: int, floor: Share, slots: int) -> None:
+    terms = replace(WINDOW_ONLY, min_healthy=str(floor))
     names = [f"web-{number}" for number in range(containers)]
     view, gone = View(S, alive=containers), 0
     for name in names:
@@ -121,6 +118,6 @@ def test_as_many_go_at_once_as_the_fleet_s_rules_let_go(
         culls = dict(view.culls) | {name: cull for name, cull in edits.culls.items() if cull is not None}
         leases = dict(view.leases) | {name: slot for name, slot in edits.leases.items() if slot is not None}
         view = replace(view, culls=culls, leases=leases, beating=dict.fromkeys(culls, "1"))
-    plan = RotationPlan(1.0, Share(slots), 60.0, floor, never_last)
+    plan = RotationPlan(1.0, Share(slots), 60.0, floor)
     assert (f" {gone} at once" in plan.shortfall(containers)) is (gone > 0)
     assert plan.shortfall(containers).startswith("no container can be retired") is (gone == 0)

@@ -105,22 +105,19 @@ def test_lowest_limit_of_errors_is_the_strictest(limits_of: tuple[int, ...], str
 
 
 @pytest.mark.parametrize(
-    ("min_healthy", "never_last", "fleet", "floor"),
+    ("min_healthy", "fleet", "floor"),
     [
-        ("0", False, 4, 0),
-        ("0", True, 4, 1),
-        ("3", True, 4, 3),
-        ("9", True, 4, 9),
-        ("500p", True, 5, 3),
-        ("500p", True, 1, 1),
-        ("500p", False, 0, 0),
-        ("1000p", True, 50, 50),
+        ("0", 4, 0),
+        ("3", 4, 3),
+        ("9", 4, 9),
+        ("500p", 5, 3),
+        ("500p", 1, 1),
+        ("500p", 0, 0),
+        ("1000p", 50, 50),
     ],
 )
-def test_floor_is_what_has_to_stay_and_one_at_least_unless_the_last_may_go(
-    min_healthy: str, fleet: int, floor: int, *, never_last: bool
-) -> None:
-    assert limits([Terms(min_healthy=min_healthy, never_last=never_last)], fleet).floor == floor
+def test_floor_is_what_has_to_stay(min_healthy: str, fleet: int, floor: int) -> None:
+    assert limits([Terms(min_healthy=min_healthy)], fleet).floor == floor
 
 
 @pytest.mark.parametrize(
@@ -153,7 +150,6 @@ def test_refunds_are_for_the_log_alone_and_thrice_the_capacity_if_not_said(
         ("capacity", {"capacity": "3"}, {"capacity": "500p"}, 3),
         ("capacity", {"capacity": "8"}, {"capacity": "500p"}, 5),
         ("floor", {"min_healthy": "3"}, {"min_healthy": "7"}, 7),
-        ("floor", {"min_healthy": "0", "never_last": False}, {"min_healthy": "0"}, 1),
         ("window_us", {"window_us": 60}, {"window_us": 600}, 600),
         ("spacing_us", {"spacing_us": 5}, {"spacing_us": 0}, 5),
         ("trial", {"trial": False}, {}, True),
@@ -181,7 +177,6 @@ some_terms = st.builds(
     capacity=st.sampled_from(["1", "7", "200p", "900p"]),
     window_us=st.integers(1, 9),
     min_healthy=st.sampled_from(["0", "4", "500p"]),
-    never_last=st.booleans(),
     spacing_us=st.integers(0, 9),
     trial=st.booleans(),
     refund_max=st.sampled_from([OFF, 0, 9]),

@@ -155,7 +155,6 @@ def test_in_flight_is_what_was_last_said_of_it(
     [
         pytest.param([], None, id="never told"),
         pytest.param([(1, Results(load=0.7))], Load(0.7, 10.0), id="told by the app"),
-        pytest.param([(1, Sample({}, load=0.7)), (1, Sample({}))], Load(0.7, 11.0), id="scraped, and not again"),
         pytest.param([(1, Results(in_flight=3))], Load(3, 10.0), id="requests in flight stand for it"),
         pytest.param(
             [(1, Results(load=0.7)), (1, Results(in_flight=3))], Load(0.7, 11.0), id="unless it was ever told"
