@@ -59,7 +59,6 @@ SHARED_WITH_CLIENT: Final = "sidecar.client.success_rate"
 ONLY_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "pydantic": ("sidecar.config",),
-        "pydantic_settings": ("sidecar.config",),
         "click": ("sidecar.cli",),
         "rich": ("sidecar.cli",),
         "redis": ("sidecar.store", "sidecar.runlock.leases"),
@@ -247,7 +246,7 @@ VIOLATIONS = [
     (imports_go_downwards, "sidecar.core.explain.reasons", "sidecar.core.life.transitions"),
     (core_is_pure, "sidecar.core.measure.window", "time"),
     (core_is_pure, "sidecar.core.fleet.tokens", "asyncio.Lock"),
-    (core_is_pure, "sidecar.core.types", "pydantic_settings.BaseSettings"),
+    (core_is_pure, "sidecar.core.types", "pydantic.BaseModel"),
     (core_is_pure, "sidecar.core", "sidecar.__version__"),
     (core_is_pure, "sidecar.core.measure.window", "sidecar.client.reporting"),
     (core_is_pure, "sidecar.client.success_rate", "time"),

@@ -16,6 +16,7 @@ from sidecar.core.types import AppExited
 from sidecar.inputs import report_api
 from sidecar.net import web
 from sidecar.net.address_gate import AddressGate, parse_networks
+from sidecar.net.client_tls import KeyPair
 from sidecar.net.listener import Listener
 from sidecar.net.sockets import (
     RESERVED_DESCRIPTORS,
@@ -26,7 +27,7 @@ from sidecar.net.sockets import (
     raise_descriptor_limit,
 )
 from sidecar.net.threads import in_thread
-from sidecar.net.tls import KeyPair, ServerTls
+from sidecar.net.tls import ServerTls
 from sidecar.server import health
 from sidecar.server.agent_check import open_agent
 from sidecar.server.health_cache import HealthCache

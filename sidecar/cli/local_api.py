@@ -19,8 +19,8 @@ from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE
 from sidecar.cli.terminal import cause, complain
 from sidecar.config import addresses
 from sidecar.config.slices import Config
+from sidecar.net.client_tls import KeyPair, certificate, client_context
 from sidecar.net.request_head import TAKES_NO_BODY
-from sidecar.net.tls import KeyPair, certificate, client_context
 
 SLACK_S: Final = 8.0
 """Time that an answer may take beyond the time-out of Redis; the listener gives up before that."""

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 
 from sidecar.cli.terminal import cause
-from sidecar.net.tls import KeyPair
+from sidecar.net.client_tls import KeyPair
 from sidecar.net.token_file import LONGEST, SHORTEST, Token
 
 URL: Final = "ARBITER_URL"

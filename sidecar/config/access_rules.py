@@ -40,7 +40,8 @@ def _token(s: Settings) -> Iterator[str]:
 
 def _certificate(s: Settings) -> Iterator[str]:
     if s.tls_cert and s.tls_key:
-        from sidecar.net.tls import KeyPair, problem  # noqa: PLC0415 - as above
+        from sidecar.net.client_tls import KeyPair  # noqa: PLC0415 - as above
+        from sidecar.net.tls import problem  # noqa: PLC0415 - as above
 
         if wrong := problem(KeyPair(s.tls_cert, s.tls_key)):
             yield f"ARBITER_TLS_CERT: {wrong}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
-from pydantic_settings import EnvSettingsSource
 
 from sidecar.config import shown, sources
 from sidecar.config.contradictions import contradictions
@@ -70,7 +69,8 @@ def table() -> list[tuple[str, str, str]]:
 
 
 def _given(flags: Mapping[str, str], environ: Mapping[str, str]) -> sources.Sources:
-    env = EnvSettingsSource(Settings)
     # Job files and units leave a setting out with an empty variable.
-    env.env_vars = {name.lower(): value for name, value in environ.items() if value}
-    return sources.read(Settings.model_fields, flags, env(), environ)
+    lowered = {name.lower(): value for name, value in environ.items() if value}
+    variables = {name: sources.variable(name).lower() for name in Settings.model_fields}
+    env = {name: lowered[variable] for name, variable in variables.items() if variable in lowered}
+    return sources.read(Settings.model_fields, flags, env, environ)

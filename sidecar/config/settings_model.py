@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import ConfigDict, Field
 
 from sidecar.config import sources
 from sidecar.config.bound import BOUND
@@ -54,14 +53,15 @@ def _soft_drain(before: Mapping[str, Any]) -> Switch:
     return "on" if before.get("weight") == "on" else "off"
 
 
-class Settings(OperationFields, LifetimeFields, BaseSettings):
+class Settings(OperationFields, LifetimeFields):
     """The effective settings. Durations are seconds; ``""`` is a text that was not set."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=sources.PREFIX,
+    model_config = ConfigDict(
+        extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
         str_strip_whitespace=True,
+        validate_default=True,
     )
 
     config: str = Field(
@@ -236,14 +236,3 @@ class Settings(OperationFields, LifetimeFields, BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Lowest level of the lines that are logged."
     )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic's
-        init_settings: PydanticBaseSettingsSource,
-        *others: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-        **more: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take values from ``load`` only, which passes what ``sources`` has merged."""
-        return (init_settings,)

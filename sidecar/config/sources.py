@@ -128,7 +128,7 @@ def read(
 ) -> Sources:
     """Read the flags, the environment, the file that they name, the preset that they choose, and Nomad's variables.
 
-    ``names``: all settings. ``env``: those that pydantic found in ``environ``.
+    ``names``: all settings. ``env``: the settings that ``environ`` gives.
     """
     problems = _unknown_variables(names, environ)
     path = flags.get("config", env.get("config"))

@@ -12,8 +12,9 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from sidecar.net.client_tls import KeyPair, first_pem, no_password
 from sidecar.net.threads import in_thread
 
 CHECK_S: Final = 3.0
@@ -23,13 +24,6 @@ _NO_CHECK_TIME: Final = 0x200000
 
 class TlsFileError(Exception):
     """A file is not what it should be. The message repeats nothing of its content."""
-
-
-class KeyPair(NamedTuple):
-    """The paths of a certificate and of its key, both in PEM."""
-
-    cert: str
-    key: str
 
 
 class ServerTls:
@@ -100,27 +94,6 @@ def client_ca_problem(path: str) -> str | None:
     return None
 
 
-def certificate(path: str) -> bytes | None:
-    """The first certificate of this file in DER; None if there is none."""
-    try:
-        return ssl.PEM_cert_to_DER_cert(_first_pem(path))
-    except (OSError, ValueError):
-        return None
-
-
-def client_context(pair: KeyPair | None = None) -> ssl.SSLContext:
-    """A context for clients that compare certificates themselves: it accepts any, if the server has its key.
-
-    ``pair``: what the client shows if the server asks for a certificate; OSError if it cannot be used.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    if pair is not None:
-        context.load_cert_chain(*pair, password=_no_password)
-    return context
-
-
 def _new_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -147,8 +120,8 @@ def _load(pair: KeyPair, client_ca: str) -> tuple[ssl.SSLContext, float]:
         _check_readable(path)
     context = _new_context()
     try:
-        context.load_cert_chain(*pair, password=_no_password)
-        expires_at = _expiry(context, _first_pem(pair.cert))
+        context.load_cert_chain(*pair, password=no_password)
+        expires_at = _expiry(context, first_pem(pair.cert))
     except (OSError, ValueError) as error:
         raise TlsFileError(f"{pair.cert} and {pair.key} are no certificate and its key{_reason(error)}") from None
     if client_ca:
@@ -180,11 +153,6 @@ def _reason(error: Exception) -> str:
     return f": {error.reason.lower().replace('_', ' ')}" if isinstance(error, ssl.SSLError) and error.reason else ""
 
 
-def _no_password() -> bytes:
-    """Give none for a key: without this OpenSSL would ask the terminal."""
-    return b""
-
-
 def _expiry(server: ssl.SSLContext, pem: str) -> float:
     """The end of validity of the server's certificate in Unix seconds; NaN if no client would accept it.
 
@@ -205,10 +173,3 @@ def _expiry(server: ssl.SSLContext, pem: str) -> float:
     except (ssl.SSLError, ValueError):
         return math.nan
     return float(ssl.cert_time_to_seconds(str(found["notAfter"]))) if found else math.nan
-
-
-def _first_pem(path: str) -> str:
-    """The first certificate of this file; ValueError if there is none."""
-    text = Path(path).read_text("latin-1")
-    begin = text.index(ssl.PEM_HEADER)
-    return text[begin : text.index(ssl.PEM_FOOTER, begin) + len(ssl.PEM_FOOTER)]

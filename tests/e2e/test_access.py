@@ -20,7 +20,7 @@ from harness.ports import free_port
 from harness.redis_acl import rights_of
 from harness.sidecar import AT_ONCE, Sidecar, command
 from harness.waiting import wait_for
-from sidecar.net.tls import KeyPair
+from sidecar.net.client_tls import KeyPair
 
 if TYPE_CHECKING:
     from harness.children import Children, StartHaproxy, StartSidecar

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from harness.child import Child, python_env
 from harness.fork_server import FORK_SERVER
 from harness.ports import free_port
-from sidecar.net.tls import KeyPair, client_context
+from sidecar.net.client_tls import KeyPair, client_context
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,7 +23,8 @@ from harness.waiting import eventually
 from sidecar.net import acceptor
 from sidecar.net.acceptor import HANDSHAKES, ConnectionStarter
 from sidecar.net.address_gate import AddressGate, parse_networks
-from sidecar.net.tls import KeyPair, ServerTls, certificate, client_ca_problem, client_context, problem
+from sidecar.net.client_tls import KeyPair, certificate, client_context
+from sidecar.net.tls import ServerTls, client_ca_problem, problem
 from sidecar.net.web import BODY_LIMIT, HttpError, read_body
 
 if TYPE_CHECKING:
