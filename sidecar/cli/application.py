@@ -10,52 +10,43 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
 
-from sidecar import __version__
 from sidecar.cli.exit_codes import EXIT_FAILED
-from sidecar.cli.parameters import CONTEXT, Command, Invocation, version_option
+from sidecar.cli.parameters import CONTEXT, Invocation, version_option
 from sidecar.cli.terminal import COMPLETE, PROGRAM, cause, complain
 
 if TYPE_CHECKING:
     from sidecar.config.settings_model import Settings
 
-COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
+COMMANDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "The sidecar": {
-        "run": "daemon_commands",
-        "check-config": "daemon_commands",
-        "doctor": "daemon_commands",
+        "run": ("daemon_commands", "Run the sidecar. This is what happens without a command."),
+        "check-config": ("daemon_commands", "Print the effective settings and their origins."),
+        "doctor": ("daemon_commands", "Find problems in Redis, in the sidecar here and around it."),
     },
     "See what happens": {
-        "fleet": "fleet_commands",
-        "why": "fleet_commands",
-        "events": "ledger_commands",
-        "report": "ledger_commands",
-        "watch": "watch_command",
+        "fleet": ("fleet_command", "Show the fleet, the containers that need attention first."),
+        "why": ("why_command", "Explain the state of the container here, or of another."),
+        "events": ("events_command", "Print what happened to the service, from its ledger."),
+        "report": ("report_command", "Sum up what happened to the service."),
+        "watch": ("watch_command", "Show the app's reports as they arrive, until Ctrl-C."),
     },
     "Give orders": {
-        "hold": "order_commands",
-        "release": "order_commands",
-        "cull": "order_commands",
-        "revive": "order_commands",
+        "hold": ("order_commands", "Freeze culls, of the whole service or of one container."),
+        "release": ("order_commands", "End a hold."),
+        "cull": ("order_commands", "Drain the container here and have it replaced."),
+        "revive": ("order_commands", "Take the culled container here back into service."),
     },
     "Tools": {
-        "simulate": "simulate_command",
-        "backtest": "backtest_command",
-        "exec": "exec_command",
-        "message": "ledger_commands",
-        "completion": "application",
-        "help": "application",
-        "version": "application",
+        "simulate": ("simulate_command", "Simulate a day of a whole fleet: what would be culled, and why."),
+        "backtest": ("backtest_command", "Count the errors of your own past, and say which limit to set."),
+        "exec": ("exec_command", "Run a command under a lock, with a planned end and standbys."),
+        "message": ("message_command", "Send a test message to the webhook."),
     },
 }
-"""Heading -> command -> its module, loaded only for this command: ``exec`` has to start quickly."""
+"""Heading -> command -> its module, which is imported when the command runs, and its sentence in the list."""
 
-_MODULES: Final = {name: module for commands in COMMANDS.values() for name, module in commands.items()}
-_NAMES: Final = {"help": "help_"}
-"""Commands whose function cannot have their name."""
-
-SHELLS: Final = ("bash", "zsh", "fish")
+_MODULES: Final = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
 
 
 class _Commands(click.Group):
@@ -66,7 +57,7 @@ class _Commands(click.Group):
         if cmd_name not in _MODULES:
             return None
         module = importlib.import_module(f"sidecar.cli.{_MODULES[cmd_name]}")
-        command: click.Command = getattr(module, _NAMES.get(cmd_name) or cmd_name.replace("-", "_"))
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def resolve_command(
@@ -79,19 +70,10 @@ class _Commands(click.Group):
         hint = f"did you mean {similar[0]}?" if similar else f"{PROGRAM} --help lists them"
         raise click.UsageError(f"the first word is no command; {hint}")
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What could come first: a command, or an option, which is one of ``run``."""
-        found = super().shell_complete(ctx, incomplete)
-        sidecar = self.get_command(ctx, "run")
-        if incomplete.startswith("-") and sidecar is not None:
-            found += sidecar.shell_complete(click.Context(sidecar, ctx, "run"), incomplete)
-        return [*{item.value: item for item in found}.values()]
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, names in COMMANDS.items():
-            commands = ((name, self.get_command(ctx, name)) for name in names)
+        for title, commands in COMMANDS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, command.get_short_help_str(70)) for name, command in commands if command])
+                formatter.write_dl([(name, sentence) for name, (_, sentence) in commands.items()])
         click.Command.format_options(self, ctx, formatter)
 
 
@@ -103,39 +85,6 @@ class _Commands(click.Group):
 @version_option
 def root() -> None:
     """Run the sidecar beside one container, or ask it and its fleet."""
-
-
-@click.command(cls=Command)
-@click.argument("shell", type=click.Choice(SHELLS))
-def completion(*, shell: str) -> int:
-    """Print the completion script of a shell.
-
-    \b
-    bash: eval "$(health-arbiter completion bash)"    in ~/.bashrc
-    zsh:  eval "$(health-arbiter completion zsh)"     in ~/.zshrc
-    fish: health-arbiter completion fish | source     in ~/.config/fish/config.fish
-    """  # noqa: D301 - \b makes click leave the lines as they are
-    if known := get_completion_class(shell):
-        click.echo(known(root, {}, PROGRAM, COMPLETE).source())
-    return 0
-
-
-@click.command("help", cls=Command)
-@click.argument("command", required=False, type=click.Choice([*_MODULES]), metavar="[COMMAND]")
-@click.pass_context
-def help_(ctx: click.Context, /, *, command: str | None) -> int:
-    """Explain the program, or one command."""
-    found = root.get_command(ctx, command) if command else None
-    above = ctx.find_root()
-    click.echo((click.Context(found, above, command) if found else above).get_help())
-    return 0
-
-
-@click.command(cls=Command)
-def version() -> int:
-    """Print the version."""
-    click.echo(f"{PROGRAM} {__version__}")
-    return 0
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str], serve: Callable[[Settings], int] | None = None) -> int:

@@ -19,19 +19,10 @@ COLOURS: Final[Mapping[str, str]] = {
 }
 """Colour by state of a container, word of the ledger, level of a finding, or label of a line about the fleet."""
 
-_PROBLEMS: Final = re.compile(r"^(hold|paused|double|drift|memory)(?= )", re.MULTILINE)
 
-
-def coloured(text: str, word: str) -> str:
-    """``text`` in the colour of ``word``."""
-    return click.style(text, fg=COLOURS[word]) if word in COLOURS else text
-
-
-def first_word(line: str, word: str) -> str:
-    """``line`` with the first occurrence of ``word``, which is behind a blank or begins the line, in colour."""
-    return re.sub(rf"(?<!\S){re.escape(word)}\b", lambda found: coloured(found[0], word), line, count=1)
-
-
-def problems(lines: str) -> str:
-    """The lines about a fleet, with the labels of those that need attention in colour."""
-    return _PROBLEMS.sub(lambda found: coloured(found[0], found[0]), lines)
+def coloured(line: str, word: str) -> str:
+    """``line`` with the first occurrence of ``word``, which is behind a blank or begins the line, in its colour."""
+    if word not in COLOURS:
+        return line
+    style = COLOURS[word]
+    return re.sub(rf"(?<!\S){re.escape(word)}\b", lambda found: click.style(found[0], fg=style), line, count=1)

@@ -9,11 +9,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
-from sidecar.cli.colours import COLOURS
+from sidecar.cli.colours import coloured
 from sidecar.cli.terminal import plain
 from sidecar.core.explain import reasons
 from sidecar.core.types import Hold
@@ -52,10 +48,8 @@ _WITHIN: Final = {
 
 _NARROW: Final = ("instance", "state", "kind", "since", "heard")
 _ALL: Final = (*_NARROW, "age", "errors", "weight", "life", "version")
-_FOLDED: Final = {"instance": 2, "kind": 5}
-"""Columns that are folded and not cut, because operators search for them -> the divisor of their part of the width."""
-
 _LIFE: Final = 17
+"""Characters of an incarnation that are shown. Other columns are never cut: operators search for the names."""
 
 
 class ContainerRow(NamedTuple):
@@ -86,24 +80,21 @@ class ContainerRow(NamedTuple):
 # -- all of it --------------------------------------------------------------------------------------------------
 
 
-def as_text(seen: dict[str, Any], now: float, console: Console, is_all: bool) -> str:  # noqa: FBT001 - --all
-    """The whole answer in the width of this console; ``is_all``: without limits on the rows."""
-    shown, foot = _shown(seen, now, None if is_all else ROWS_LIMIT)
-    with console.capture() as captured:
-        console.print(table(shown, console.width))
-    body = ["", *(line.rstrip() for line in captured.get().splitlines())] if shown else []
-    return "\n".join([*head(seen, now), *body, *foot])
+def as_text(
+    seen: dict[str, Any], now: float, width: int, *, limit: int | None = ROWS_LIMIT, problem: str = ""
+) -> list[str]:
+    """The whole answer as lines for a terminal of this width, with all rows that need attention.
 
-
-def drawn(seen: dict[str, Any], now: float, width: int, *, head: Sequence[str], last: str, limit: int | None) -> Group:
-    """The whole answer for a terminal: ``head``, at most ``limit`` rows and all that need attention, ``last``."""
+    There are at most ``limit`` rows beside those, None: no limit. ``problem`` stands below the lines about the fleet.
+    """
+    first = [coloured(line, line.partition(" ")[0]) for line in head(seen, now)]
+    first += [f"!       {plain(problem)}"] if problem else []
     shown, foot = _shown(seen, now, limit)
-    body: list[RenderableType] = [Text(""), table(shown, width)] if shown else []
-    return Group(*map(Text, head), *body, *map(Text, [*foot, last]))
+    return [*first, *(["", *table(shown, width)] if shown else []), *foot]
 
 
 def _shown(seen: dict[str, Any], now: float, limit: int | None) -> tuple[list[ContainerRow], list[str]]:
-    """All rows that need attention and others up to ``limit`` (None: all rows), and lines about those left out."""
+    """All rows that need attention and others up to ``limit``, and lines about those left out."""
     departed = len(seen.get("departed", ()))
     gone = departed if limit is None else min(GONE_LIMIT, departed)
     every = rows(seen, now, gone)
@@ -148,23 +139,23 @@ def rows(seen: dict[str, Any], now: float, gone_limit: int = GONE_LIMIT) -> list
     return [row for row, _ in made]
 
 
-def table(shown: Sequence[ContainerRow], width: int) -> Table:
-    """A table of at most ``width`` characters, without control characters."""
+def table(shown: Sequence[ContainerRow], width: int) -> list[str]:
+    """The rows as lines, with all columns if the terminal is wide enough, without control characters."""
     names = _ALL if width >= WIDE else _NARROW
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for name in names:
-        longest = max((len(getattr(row, name)) for row in shown), default=0)
-        made.add_column(
-            name.upper(),
-            no_wrap=name not in _FOLDED,
-            overflow="fold" if name in _FOLDED else "ellipsis",
-            min_width=min(longest, width // _FOLDED[name]) if name in _FOLDED else None,
-            max_width=_LIFE if name == "life" else None,
-        )
-    for row in shown:
-        style = "" if row.is_well else COLOURS.get(row.state, "")
-        made.add_row(*(Text(plain(getattr(row, name)), style if name == "state" else "") for name in names))
-    return made
+    cells = [[plain(getattr(row, name)) for name in names] for row in shown]
+    if names is _ALL:
+        life = names.index("life")
+        cells = [[*row[:life], row[life][:_LIFE], *row[life + 1 :]] for row in cells]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    lines = [_line([name.upper() for name in names], widths)]
+    for row, made in zip(shown, cells, strict=True):
+        line = _line(made, widths)
+        lines.append(line if row.is_well else coloured(line, row.state))
+    return lines
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 # -- rows -------------------------------------------------------------------------------------------------------
@@ -228,6 +219,13 @@ def span(seconds: float) -> str:
     """A duration for a person; from ten minutes on in whole minutes, rounded up: ``45s``, ``1m 30s``, ``1h 5m``."""
     left = max(0, ceil(seconds - 0.5))
     return reasons.span(left if left < _EXACT_S else 60 * ceil(left / 60))
+
+
+def heard_last(seen: dict[str, Any]) -> str:
+    """The sentence about an answer that is old, because the store does not answer the sidecar."""
+    age_s = seen.get("fleet_age_s")
+    ago = "" if age_s is None else f", {span(age_s)} ago"
+    return f"{seen.get('sentence')}: this is what the sidecar heard last{ago}"
 
 
 def _headline(seen: dict[str, Any], now: float) -> str:

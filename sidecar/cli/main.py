@@ -47,11 +47,17 @@ def main(argv: Sequence[str] | None = None, serve: Serve | None = None) -> int:
     try:
         if arguments[0] == "run" and COMPLETE not in os.environ and not {*_ANSWERED} & {*arguments}:
             return _run(arguments, serve)
+        _hide_from_plugins()
         from sidecar.cli import application  # noqa: PLC0415 - click, which the parent of a run must not load
 
         return application.run(arguments, os.environ)
     except KeyboardInterrupt:
         return 0  # nothing was running yet
+
+
+def _hide_from_plugins() -> None:
+    """Let no other package see the settings; pydantic would look for its plugins in every installed distribution."""
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
 
 
 def _run(arguments: list[str], serve: Serve | None) -> int:
@@ -101,7 +107,7 @@ def _run_child(arguments: list[str], sink: int) -> NoReturn:
     try:
         for number in (signal.SIGINT, signal.SIGTERM):  # both processes may get it, and the parent handles it
             signal.signal(number, signal.SIG_DFL)
-        os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # no other package has to see the settings
+        _hide_from_plugins()
         code = _hand_over(arguments, sink)
     except BrokenPipeError:
         pass  # the parent was stopped meanwhile

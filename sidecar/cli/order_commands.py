@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 import click
 
-from sidecar.cli.completion import instances
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.fleet_table import hold_line, span
 from sidecar.cli.local_api import ALONE, OK, NoSidecarError, Reply, ask, refused
@@ -26,7 +25,6 @@ _INSTANCE: Final = click.option(
     default=None,
     metavar="[ID]",
     help="One container, by default this one.",
-    shell_complete=instances,
 )
 _SERVICE: Final = click.option("--service", is_flag=True, help="The whole service, which is the default.")
 _REASON: Final = click.option("--reason", default=None, help="Why, in one line; it is kept in the ledger.")

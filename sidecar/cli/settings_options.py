@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -57,12 +57,7 @@ def _option(name: str, default: str, text: str) -> click.Option:
     is_switch = default in ("true", "false")
     how = {"is_flag": False, "flag_value": "true", "metavar": "[VALUE]"} if is_switch else {"metavar": "VALUE"}
     text = f"{text} Default: {default}." if default else text
-
-    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-        choices = get_args(Settings.model_fields[name].annotation)
-        return [choice for choice in map(str, choices) if choice and choice.startswith(incomplete)]
-
-    return click.Option([_flag(name)], help=text, expose_value=False, callback=_keep, shell_complete=complete, **how)
+    return click.Option([_flag(name)], help=text, expose_value=False, callback=_keep, **how)
 
 
 class SettingsCommand(Command):

@@ -74,7 +74,6 @@ def test_a_command_line_that_cannot_be_read_exits_2_without_a_secret(
         (["fleet", "--local-listen", "0.0.0.0:1"], "ARBITER_LOCAL_LISTEN: '0.0.0.0:1' from flag must be localhost"),
         (["fleet", "--watch", "--json"], "--watch: not allowed with --json"),
         (["message"], "--test: is missing, and there is nothing else to do"),
-        (["completion", "tcsh"], "SHELL: 'tcsh' is not one of"),
         (["exec", "--run-lock", "/l", "--grace", "soon", "--", "true"], "--grace: 'soon' is not a duration"),
     ],
     ids=lambda value: "" if isinstance(value, str) else " ".join(value)[:40],
@@ -195,20 +194,21 @@ def test_without_a_sidecar_one_line_names_the_setting(
 # -- help -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--version"], ["version"], ["run", "--version"], ["--budget", "9", "--version"]]
-)
+@pytest.mark.parametrize("arguments", [["--version"], ["run", "--version"], ["--budget", "9", "--version"]])
 def test_version_is_printed(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 0
     assert capsys.readouterr() == (f"health-arbiter {__version__}\n", "")
 
 
-def test_help_begins_with_the_commands_each_with_a_whole_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_begins_with_the_commands_each_with_the_first_sentence_of_its_own_help(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    lines = [line for line in out.partition("\nOptions:")[0].splitlines() if line.startswith("  ")]
-    assert [line.split()[0] for line in lines[1:]] == COMMANDS
-    assert [line for line in lines if not line.endswith(".") or line.endswith("..")] == []
+    lines = [line.split(maxsplit=1) for line in out.partition("\nOptions:")[0].splitlines() if line.startswith("  ")]
+    assert [line[0] for line in lines[1:]] == COMMANDS
+    for name, sentence in lines[1:]:
+        assert sentence in " ".join(Done(capsys, name, "--help").out.split())
 
 
 @pytest.mark.parametrize("arguments", [["run", "-h"], ["--budget", "9", "--help"]])
@@ -241,7 +241,6 @@ def test_effective_settings_begin_with_those_that_matter(capsys: pytest.CaptureF
 def test_each_command_explains_itself_and_its_exit_codes(capsys: pytest.CaptureFixture[str], name: str) -> None:
     done = Done(capsys, name, "--help")
     assert (done.code, done.err) == (0, "")
-    assert Done(capsys, "help", name).out == done.out
     assert done.out.startswith(f"Usage: health-arbiter {name} ")
     assert "Exit codes:" in done.out
     assert " 2 " in done.out

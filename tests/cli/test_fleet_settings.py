@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.cli.fleet_commands import _with_settings
+from sidecar.cli.fleet_command import _with_settings
 from sidecar.core.fleet.about import digest_of
 from sidecar.core.fleet.terms import Terms
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
+import click
 import pytest
-from rich.console import Console
 
 from sidecar.cli import fleet_table
 from sidecar.cli.fleet_table import DUPLICATE, GONE, SILENT, ContainerRow, head, hold_line, rows, span
@@ -34,7 +33,8 @@ RENAME = "each needs an ARBITER_INSTANCE of its own"
 
 
 def shown(seen: dict[str, Any], width: int = 80, *, is_all: bool = False) -> list[str]:
-    return fleet_table.as_text(seen, NOW, Console(file=io.StringIO(), width=width), is_all).splitlines()
+    limit = None if is_all else fleet_table.ROWS_LIMIT
+    return list(map(click.unstyle, fleet_table.as_text(seen, NOW, width, limit=limit)))
 
 
 def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
@@ -273,11 +273,8 @@ ALLOCATION = "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11"
 STARTED = "2026-11-20T17:00:00.123456Z"
 
 
-def drawn_lines(shown: Sequence[ContainerRow], width: int) -> list[str]:
-    console = Console(file=io.StringIO(), width=width)
-    with console.capture() as captured:
-        console.print(fleet_table.table(shown, width))
-    return [line.rstrip() for line in captured.get().splitlines()]
+def table(rows: Sequence[ContainerRow], width: int) -> list[str]:
+    return list(map(click.unstyle, fleet_table.table(rows, width)))
 
 
 ROWS = [
@@ -289,7 +286,7 @@ ROWS = [
 
 
 def test_small_terminal_shows_what_matters() -> None:
-    assert drawn_lines(ROWS, 80) == [
+    assert table(ROWS, 80) == [
         "INSTANCE                              STATE    KIND   SINCE   HEARD",
         "web-2                                 silent   -      -       40s ago",
         "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11  suspect  redis  1m 30s  3s ago",
@@ -299,7 +296,7 @@ def test_small_terminal_shows_what_matters() -> None:
 
 
 def test_wide_terminal_shows_all_that_is_known_and_cuts_the_life_first() -> None:
-    first, second, third, *_ = drawn_lines(ROWS, 120)
+    first, second, third, *_ = table(ROWS, 120)
     assert first.split() == [
         "INSTANCE",
         "STATE",
@@ -313,38 +310,17 @@ def test_wide_terminal_shows_all_that_is_known_and_cuts_the_life_first() -> None
         "VERSION",
     ]
     assert second.split() == ["web-2", "silent", "-", "-", "40s", "ago", "-", "-", "-", "-", "-"]
-    assert third == (f"{ALLOCATION}  suspect  redis  1m 30s  3s ago   6h 2m  7/5     40%     2026-11-20T17:00…  0.9.0")
+    assert third == (f"{ALLOCATION}  suspect  redis  1m 30s  3s ago   6h 2m  7/5     40%     2026-11-20T17:00:  0.9.0")
 
 
-@pytest.mark.parametrize("width", [48, 80, 120])
-def test_long_name_is_folded_and_not_cut_off(width: int) -> None:
-    name = "n" * 128
-    printed = "\n".join(drawn_lines([ContainerRow(name, "well", "k" * 64)], width))
-    assert printed.count("n") == 128
-    assert printed.count("k") == 64
-    assert max(map(len, printed.splitlines())) <= width
+@pytest.mark.parametrize("width", [48, 120])
+def test_name_is_never_cut_because_people_search_for_it(width: int) -> None:
+    _, row = table([ContainerRow("n" * 128, "well", "k" * 64)], width)
+    assert row.startswith(f"{'n' * 128}  well   {'k' * 64}  ")
 
 
-HOSTILE = [
-    "\x1b[2J\x1b[31mred",
-    "[bold red]markup[/]",
-    "a\nb\rc\x07",
-    "\u202eturned",
-    "\x9b2J",
-    "\ud800",
-    "[/]",
-    "🚀" * 30,
-]
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("color", [None, "truecolor"])
-def test_no_letter_of_others_moves_the_cursor_or_is_taken_for_markup(name: str, color: str | None) -> None:
-    file = io.StringIO()
-    console = Console(file=file, width=120, force_terminal=color is not None, color_system=color)  # type: ignore[arg-type]  # a table
-    console.print(fleet_table.table([ContainerRow(name, "suspect", name, life=name)], 120))
-    printed = file.getvalue()
-    for style in ("\x1b[33m", "\x1b[1m", "\x1b[0m"):
-        printed = printed.replace(style, "")  # rich's own
-    assert all(letter.isprintable() or letter == "\n" for letter in printed)
-    assert ("[bold red]" in printed) == name.startswith("[bold red]")
+@pytest.mark.parametrize("name", ["\x1b[2J\x1b[31mred", "a\nb\rc\x07", "\u202eturned", "\x9b2J", "\ud800"])
+def test_no_letter_of_others_moves_the_cursor(name: str) -> None:
+    lines = fleet_table.table([ContainerRow(name, "suspect", name, life=name)], 120)
+    assert "\x1b[33m" in lines[1]
+    assert all(map(str.isprintable, map(click.unstyle, lines)))

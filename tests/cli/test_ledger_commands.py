@@ -16,8 +16,8 @@ import pytest
 
 from harness.ports import free_port
 from harness.raw_http import Observed, listening
-from sidecar.cli import application, ledger_commands, local_api
-from sidecar.cli.ledger_commands import LedgerReader
+from sidecar.cli import application, ledger_reader, local_api
+from sidecar.cli.ledger_reader import LedgerReader
 from sidecar.config.settings import load_config
 from sidecar.core.types import US_PER_S, Entry, Unknown
 from sidecar.server.ledger_api import LedgerApi
@@ -80,7 +80,7 @@ class LedgerServer:
             pauses = iter(steps)
 
             def pause(seconds: float) -> None:
-                assert seconds == ledger_commands.FOLLOW_S
+                assert seconds == ledger_reader.FOLLOW_S
                 next(pauses, end)()
 
             with suppress(EndOfStepsError):
@@ -101,19 +101,19 @@ async def ledger() -> AsyncIterator[LedgerServer]:
 
 def test_event_is_one_line_with_all_that_is_known() -> None:
     event = Entry("culled", 1_767_873_600.4, "web-1", "redis", "errors", "ann", 4.0, "5 errors", id="1-0")._asdict()
-    assert ledger_commands.as_text(event) == (
+    assert ledger_reader.as_text(event) == (
         "2026-01-08 12:00:00Z  culled         web-1                 redis       errors      "
         "by ann  suspect for 4s  5 errors"
     )
-    assert ledger_commands.as_text(
+    assert ledger_reader.as_text(
         {**event, **dict.fromkeys(("kind", "reason", "author", "detail"), ""), "seconds": None}
     ) == ("2026-01-08 12:00:00Z  culled         web-1                 -           -")
 
 
 def test_columns_stand_below_their_names_and_a_sentence_is_a_detail() -> None:
     event = Entry("hold", 0.0, "", "", "migration of mysql", "ann", 3600.0)._asdict()
-    row = ledger_commands.as_text(event)
-    starts = {name: ledger_commands.HEADER.index(name) for name in ("WHAT", "INSTANCE", "KIND", "REASON", "DETAILS")}
+    row = ledger_reader.as_text(event)
+    starts = {name: ledger_reader.HEADER.index(name) for name in ("WHAT", "INSTANCE", "KIND", "REASON", "DETAILS")}
     assert [row[at:].split("  ")[0] for at in starts.values()] == ["hold", "-", "-", "-", "by ann"]
     assert row.endswith("by ann  for 1h  migration of mysql")
 
@@ -132,7 +132,7 @@ async def test_events_that_come_late_stand_at_their_time_and_none_is_a_sentence(
 
 def test_event_of_the_fleet_has_no_container_and_no_letter_moves_the_cursor() -> None:
     event = Entry("hold", 0.0, "", "", "\x1b[2J\n\ud800", "ann")._asdict()
-    assert ledger_commands.as_text(event) == (
+    assert ledger_reader.as_text(event) == (
         "1970-01-01 00:00:00Z  hold           -                     -           ?[2J??      by ann"
     )
 
@@ -156,7 +156,7 @@ DETAILS = {
 
 @pytest.mark.parametrize(("detail", "below"), DETAILS.values(), ids=DETAILS)
 def test_evidence_of_a_cull_stands_indented_below_its_line(detail: str, below: Sequence[str]) -> None:
-    observed = ledger_commands.as_text(CULLED._replace(detail=detail)._asdict())
+    observed = ledger_reader.as_text(CULLED._replace(detail=detail)._asdict())
     assert observed.split("\n") == [CULLED_LINE, *below]
 
 
@@ -174,7 +174,7 @@ async def test_events_are_printed_in_their_order_as_text_or_json(
 
 
 async def test_all_pages_are_read(ledger: LedgerServer, capsys: pytest.CaptureFixture[str]) -> None:
-    count = 2 * ledger_commands.PAGE + 1
+    count = 2 * ledger_reader.PAGE + 1
     ledger.keep(*(ledger.entry("suspect", detail=str(number)) for number in range(count)))
     assert await ledger.run("events", "--json") == 0
     printed = capsys.readouterr().out.splitlines()
@@ -243,10 +243,10 @@ async def test_following_outlives_the_sidecar(ledger: LedgerServer, monkeypatch:
         def refuse(*_: object) -> None:
             raise local_api.NoSidecarError("away")
 
-        monkeypatch.setattr(ledger_commands, "ask", refuse)
+        monkeypatch.setattr(ledger_reader, "ask", refuse)
 
     def find() -> None:
-        monkeypatch.setattr(ledger_commands, "ask", local_api.ask)
+        monkeypatch.setattr(ledger_reader, "ask", local_api.ask)
         ledger.keep(ledger.entry("recovered"))
 
     assert await ledger.follow(lose, nothing, find) == ["suspect", "recovered"]

@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from click.shell_completion import ShellComplete
 
 from harness.children import short_path
 from harness.ports import free_port
 from harness.sidecar_thread import SidecarThread
 from sidecar.cli import application
-from sidecar.cli.parameters import Invocation
 
 if TYPE_CHECKING:
     from harness.sidecar import Setting
@@ -62,25 +60,6 @@ def test_commands_ask_a_sidecar_elsewhere_with_the_token(
     ]
     assert [(code, err) for code, _, err in done] == [(0, "")] * 5
     assert json.loads(done[1][1])["local_hold"]["author"] == "ann"
-
-
-@pytest.mark.parametrize(
-    ("words", "begun", "expected"),
-    [(["why"], "we", ["web-1"]), (["hold", "--instance"], "", ["web-1"]), (["release", "--instance"], "x", [])],
-    ids=str,
-)
-def test_shell_completes_the_containers_of_the_fleet(
-    guarded: SidecarThread, words: list[str], begun: str, expected: list[str]
-) -> None:
-    environ = {"ARBITER_LOCAL_LISTEN": _url(guarded, "local")[7:]}
-    shell = ShellComplete(application.root, {"obj": Invocation(environ)}, "health-arbiter", "_ANY")
-    assert [item.value for item in shell.get_completions(words, begun)] == expected
-
-
-def test_shell_completes_nothing_without_a_sidecar() -> None:
-    environ = {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{free_port()}"}
-    shell = ShellComplete(application.root, {"obj": Invocation(environ)}, "health-arbiter", "_ANY")
-    assert shell.get_completions(["why"], "we") == []
 
 
 class _Terminal(io.StringIO):

@@ -19,7 +19,7 @@ import click
 
 from sidecar.app import build_store
 from sidecar.cli import local_api
-from sidecar.cli.colours import first_word
+from sidecar.cli.colours import coloured
 from sidecar.cli.doctor import findings, job_findings, jobspec, scrape_findings, surroundings
 from sidecar.cli.doctor.findings import Finding, FindingLevel, fail, ok, warn
 from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR
@@ -69,7 +69,7 @@ async def _all(examined: AsyncIterator[Finding], *, print_each: bool) -> list[Fi
         if print_each:
             where = f" {each.where}" if each.where else ""
             line = plain(f"{each.level:<{_WIDTH}} {each.what}{where}: {each.sentence}")
-            click.echo(first_word(line, each.level))
+            click.echo(coloured(line, each.level))
     return found
 
 

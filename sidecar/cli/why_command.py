@@ -1,4 +1,4 @@
-"""``fleet`` and ``why``: the state of the fleet, and the reasons for the state of one container."""
+"""``why``: the reasons for the state of one container."""
 
 from __future__ import annotations
 
@@ -7,111 +7,25 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import click
-from rich.console import Console
-from rich.live import Live
 
 from sidecar.cli import fleet_table
-from sidecar.cli.colours import first_word, problems
-from sidecar.cli.completion import instances
-from sidecar.cli.doctor import policies
+from sidecar.cli.colours import coloured
 from sidecar.cli.exit_codes import EXIT_FAILED
-from sidecar.cli.ledger_commands import LedgerReader, as_text
-from sidecar.cli.local_api import OK, NoSidecarError, Reply, ask, refused
+from sidecar.cli.ledger_reader import LedgerReader, as_text
+from sidecar.cli.local_api import OK, ask, refused
 from sidecar.cli.parameters import Command, json_option, show
 from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import complain, plain
 from sidecar.config.slices import Config
-from sidecar.core.fleet.about import digest_of
 from sidecar.core.types import MANUAL, Presence
 from sidecar.server import why_text
 
-REFRESH_S: Final = 2.0
 LOOK_BACK_S: Final = 7 * 86_400.0
 EVENTS_LIMIT: Final = 20
-_FRAME: Final = 4
-"""Lines of the terminal beside the rows and the head: a blank one, the names of the columns, the last two."""
-
-
-# -- fleet ------------------------------------------------------------------------------------------------------
 
 
 @click.command(cls=Command)
-@click.option("--watch", is_flag=True, help="Draw it anew every 2 s, until Ctrl-C; once where there is no terminal.")
-@click.option("--all", "is_all", is_flag=True, help="Every container, not only some of the healthy ones.")
-@json_option
-@where
-@click.pass_context
-def fleet(ctx: click.Context, /, *, watch: bool, is_all: bool, as_json: bool) -> int:
-    """Show the fleet, the containers that need attention first."""
-    if watch and as_json:
-        raise click.UsageError("--watch: not allowed with --json")
-    effective, console = config(ctx), Console(highlight=False)
-    reply = ask(effective, "GET", "/fleet")
-    if "fleet" not in reply.value:
-        return refused(reply, "nothing is known of the fleet")
-    if watch and console.is_terminal:
-        click.echo(fleet_table.as_text(_watch(effective, reply, console, is_all=is_all), time.time(), console, is_all))
-        return 0
-    if as_json:
-        show(_with_settings(reply.value))
-    else:
-        click.echo(problems(fleet_table.as_text(reply.value, time.time(), console, is_all)))
-    if reply.status == OK:
-        return 0
-    complain(_problem(reply))
-    return EXIT_FAILED
-
-
-def _watch(effective: Config, reply: Reply, console: Console, *, is_all: bool) -> dict[str, Any]:
-    """Draw the fleet anew until the operator interrupts it; return the last answer."""
-    seen, problem = reply.value, "" if reply.status == OK else _problem(reply)
-    with Live(console=console, auto_refresh=False, screen=True) as live:
-        try:
-            while True:
-                now = time.time()
-                head = [*fleet_table.head(seen, now), *([f"!       {plain(problem)}"] if problem else [])]
-                limit = None if is_all else max(1, console.height - len(head) - _FRAME)
-                last = f"{time.strftime('%H:%M:%S')}  Ctrl-C ends"
-                drawn = fleet_table.drawn(seen, now, console.width, head=head, last=last, limit=limit)
-                live.update(drawn, refresh=True)
-                time.sleep(REFRESH_S)
-                try:
-                    reply = ask(effective, "GET", "/fleet")
-                except NoSidecarError as error:
-                    problem = error.message
-                    continue
-                seen = reply.value if "fleet" in reply.value else seen
-                problem = "" if reply.status == OK else _problem(reply)
-        except KeyboardInterrupt:
-            return seen
-
-
-def _with_settings(seen: dict[str, Any]) -> dict[str, Any]:
-    """The answer with the settings of each instance by name, in place of the texts that the store keeps.
-
-    An instance whose sidecar has not told its settings has those of the fleet if all are alike, else None.
-    """
-    texts = seen.get("policies", [])
-    known: dict[str, Any] = {digest_of(text): policies.settings_of(text) for text in texts}
-    common = next(iter(known.values())) if len(known) == 1 else None
-    settings = {
-        member["instance"]: known.get((member.get("about") or {}).get("settings", ""), common)
-        for member in seen.get("members", ())
-    }
-    return {**{name: value for name, value in seen.items() if name != "policies"}, "settings": settings}
-
-
-def _problem(reply: Reply) -> str:
-    age_s = reply.value.get("fleet_age_s")
-    ago = "" if age_s is None else f", {fleet_table.span(age_s)} ago"
-    return f"{reply.value.get('sentence')}: this is what the sidecar heard last{ago}"
-
-
-# -- why --------------------------------------------------------------------------------------------------------
-
-
-@click.command(cls=Command)
-@click.argument("instance", required=False, shell_complete=instances)
+@click.argument("instance", required=False)
 @json_option
 @where
 @click.pass_context
@@ -131,7 +45,7 @@ def why(ctx: click.Context, /, *, instance: str | None, as_json: bool) -> int:
     if as_json:
         show(reply.value)
     else:
-        click.echo(first_word(why_text.as_text(reply.value), reply.value["state"]), nl=False)
+        click.echo(coloured(why_text.as_text(reply.value), reply.value["state"]), nl=False)
     return 0
 
 
@@ -161,7 +75,7 @@ def _of_another(effective: Config, instance: str, *, as_json: bool) -> int:
         click.echo("\n".join(_explained(found, seen)))
     if reply.status != OK:
         unknown = f"{reply.value.get('sentence')}: nothing is known of {instance} here; ask the sidecar beside it"
-        complain(_problem(reply) if found["known"] else unknown)
+        complain(fleet_table.heard_last(reply.value) if found["known"] else unknown)
         return EXIT_FAILED
     if not found["known"]:
         complain(f"the fleet does not know this container: {instance}")
@@ -182,13 +96,13 @@ def _several(prefix: str, begun: set[str], members: dict[str, Any], departed: di
 def _explained(found: dict[str, Any], seen: dict[str, Any]) -> Iterator[str]:
     now, member = time.time(), found["member"]
     first = plain(f"{found['service']}/{found['instance']} {_presence(member, found['departed'])}")
-    yield first_word(first, member["presence"]) if member else first
+    yield coloured(first, member["presence"]) if member else first
     if member and member.get("about"):
         yield plain(f"says    {fleet_table.container(member['about'], now)}")
     yield from (f"hold: {fleet_table.hold_line(hold, now)}" for hold in found["holds"])
     if seen.get("fleet"):
         yield next(fleet_table.head(seen, now))
-    yield from (first_word(as_text(event), event["what"]) for event in reversed(found["events"]))
+    yield from (coloured(as_text(event), event["what"]) for event in reversed(found["events"]))
     yield plain(f"This is what the sidecar of {found['asked']} knows; ask that of {found['instance']} for more.")
 
 
