@@ -2,8 +2,7 @@
 // Reports the failures of a PHP app to the sidecar: uncaught exceptions, fatal errors, answers of 500 and above.
 //   require 'client.php'; Arbiter::watch();        // first in index.php
 //   Arbiter::report($exception);                   // an exception that the app itself catches
-// A framework that catches all exceptions passes them on in one line, for example in Laravel's bootstrap/app.php:
-//   $exceptions->report(fn (Throwable $error) => Arbiter::report($error));
+// A framework that catches all exceptions passes them on from its own handler: Arbiter::report($error);
 // It needs PHP 8.1. At the end of the request it posts to ARBITER_SOCKET, else to ARBITER_LOCAL_LISTEN (127.0.0.1:9180;
 // off: nowhere), with a limit of 50 ms for each step. Without a sidecar the connection is refused at once.
 

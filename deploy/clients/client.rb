@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Reports errors to the sidecar: Arbiter.report_error(error), or in config.ru and Rails: use Arbiter::Middleware
+# Reports errors to the sidecar: Arbiter.report_error(error), or in config.ru: use Arbiter::Middleware
 # It sends to ARBITER_STATSD_SOCKET (unix datagrams), else to ARBITER_STATSD_LISTEN (UDP), else a thread posts to
 # ARBITER_SOCKET or ARBITER_LOCAL_LISTEN (127.0.0.1:9180; off: nowhere). Reports wait for at most 30 s for a sidecar.
 require "io/wait"
@@ -213,7 +213,7 @@ module Arbiter
       @app = app
     end
 
-    # Rails and Sinatra turn an exception into an answer, and keep it in the environment.
+    # Frameworks turn an exception into an answer, and keep it in the environment.
     ANSWERED = %w[action_dispatch.exception sinatra.error rack.exception].freeze
 
     def call(env)
