@@ -15,6 +15,9 @@ from typing import ClassVar, Final
 LEVELS: Final = frozenset({"server_error", "client_error", "investigation", "recovered"})
 OTHER: Final = "other"
 TAG_LIMIT: Final = 64
+MOST: Final = 1_000_000
+"""Maximum count in one line or object; the next packet has the rest."""
+
 MESSAGE_LIMIT: Final = 200
 """Characters. Messages are for readers of ``/why``, and packets have to stay small."""
 

@@ -11,16 +11,13 @@ import socket
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from .lines import StatsdSeries, Sum
+from .lines import MOST, StatsdSeries, Sum
 from .outlet import Outcome, Place, address_place, unreachable
 
 DEFAULT: Final = "127.0.0.1:9180"
 TIMEOUT_S: Final = 1.0
 RETRY_S: Final = 1.0
 """Pause before another attempt to reach a sidecar that is away."""
-
-MOST: Final = 1_000_000
-"""Maximum count in one object; the next request has the rest."""
 
 OBJECTS: Final = 40
 """Maximum number of objects in one request; its body stays below the 64 KiB that the listener takes."""
@@ -51,7 +48,7 @@ class LocalHttp:
     def packets(self, kept: Mapping[StatsdSeries, Sum]) -> Iterator[tuple[bytes, dict[StatsdSeries, int]]]:
         """Yield all sums as requests, each with its counts: errors, results and heartbeats."""
         paths: dict[str, list[tuple[StatsdSeries, Sum]]] = {}
-        for series, total in list(kept.items()):
+        for series, total in kept.items():
             paths.setdefault(series.path, []).append((series, total))
         for path, sums in paths.items():
             for at in range(0, len(sums), OBJECTS):

@@ -1,6 +1,6 @@
 """One non-blocking datagram socket to the sidecar, opened at the first packet and opened again after a failure.
 
-It never blocks, asks no resolver and raises nothing. It does not know what the packets contain.
+It never blocks, asks no resolver and raises nothing.
 """
 
 from __future__ import annotations
@@ -8,12 +8,17 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
+from .lines import MOST, StatsdSeries, Sum
+
 RETRY_S: Final = 0.25
 """Pause before another attempt to reach a sidecar that is away."""
+
+PACKET_LIMIT: Final = 1_400
+"""Bytes; fits any network and any reader's buffer."""
 
 _FULL: Final = frozenset({errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.EINTR})
 _LOCALHOST: Final = {"localhost": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
@@ -86,17 +91,33 @@ def _family(host: str) -> socket.AddressFamily | None:
 
 
 class Outlet:
-    """Sends to the first place that accepts a connection. ``find_places`` is called once, at the first packet.
+    """Sends to the first of the places that accepts a connection.
 
     Not safe for threads: its owner holds a lock. After a fork the child calls ``close``.
     """
 
-    def __init__(self, find_places: Callable[[], Places]) -> None:
-        self._find_places = find_places
-        self._places: Places | None = None
+    def __init__(self, found: Places) -> None:
+        self._places = found
         self._socket: socket.socket | None = None
         self._is_udp = False
         self._retry_at = float("-inf")
+
+    def packets(self, kept: Mapping[StatsdSeries, Sum]) -> Iterator[tuple[bytes, dict[StatsdSeries, int]]]:
+        """Yield all sums as lines in packets, each packet with its counts."""
+        lines: list[bytes] = []
+        counts: dict[StatsdSeries, int] = {}
+        size = 0
+        for series, total in kept.items():
+            count = min(total.count, MOST)
+            line = series.line(count, total.message)
+            if lines and size + len(line) >= PACKET_LIMIT:
+                yield b"\n".join(lines), counts
+                lines, counts, size = [], {}, 0
+            lines.append(line)
+            counts[series] = count
+            size += len(line) + 1
+        if lines:
+            yield b"\n".join(lines), counts
 
     def send(self, packet: bytes, now: float) -> Outcome:
         """Hand one packet to the kernel. ``now``: seconds on a monotonic clock."""
@@ -124,7 +145,7 @@ class Outlet:
                 open_socket.detach()
 
     def __str__(self) -> str:
-        return " and ".join(str(place) for place in self._places or ())
+        return " and ".join(str(place) for place in self._places)
 
     def _try(self, packet: bytes) -> Outcome:
         assert self._socket is not None  # noqa: S101 - for the type checker: send has connected
@@ -137,8 +158,6 @@ class Outlet:
         return Outcome.AWAY if refused else Outcome.SENT
 
     def _connect(self, now: float) -> bool:
-        if self._places is None:
-            self._places = self._find_places()
         if now < self._retry_at:
             return False
         for place in self._places:

@@ -10,11 +10,19 @@ from operator import index
 from typing import Final
 
 from . import lines
-from .emitter import MOST, Emitter, Increment, Stats
+from .emitter import Emitter, Increment, Stats, Transport
+from .lines import MOST
 from .local_http import LocalHttp
 from .outlet import Outlet, places, places_of, unreachable
 
-EMITTER: Final = Emitter(Outlet(places_of), otherwise=LocalHttp)
+
+def _transport() -> Transport:
+    """Datagrams where the sidecar's settings name a socket for them, else HTTP."""
+    found = places_of()
+    return Outlet(found) if found else LocalHttp()
+
+
+EMITTER: Final = Emitter(_transport)
 os.register_at_fork(after_in_child=EMITTER.after_fork)
 atexit.register(EMITTER.close)
 
@@ -57,9 +65,9 @@ def results(ok: int = 0, failed: int = 0, in_flight: int | None = None, load: fl
             gauges.append((lines.LOAD, lines.decimal(_checked_load(load))))
         for series, count in ((lines.OK, _checked(ok)), (lines.FAILED, _checked(failed))):
             if count:
-                EMITTER.take(Increment(series, count, urgent=False))
+                EMITTER.take(Increment(series, count))
         for series, number in gauges:
-            EMITTER.take(Increment(series, 1, number, urgent=False))
+            EMITTER.take(Increment(series, 1, number))
     except Exception:  # noqa: BLE001 - as in report
         EMITTER.drop(1)
 
@@ -79,7 +87,7 @@ def stats() -> Stats:
 
 def configure(*, socket: str = "", listen: str = "") -> None:
     """Send to this unix datagram socket, else to this ``address:port`` of UDP, else nowhere, without the variables."""
-    EMITTER.use(Outlet(lambda: places(socket, listen) or unreachable(listen)))
+    EMITTER.use(lambda: Outlet(places(socket, listen) or unreachable(listen)))
 
 
 def _checked(count: int) -> int:

@@ -50,19 +50,20 @@ def start_emitter() -> Iterator[StartEmitter]:
     started: list[Emitter] = []
 
     def start(places: Places, clock: Clock | None = None) -> Emitter:
-        emitter = Emitter(Outlet(lambda: places), clock or time.monotonic)
+        emitter = Emitter(lambda: Outlet(places), clock or time.monotonic)
         started.append(emitter)
         return emitter
 
     yield start
     for emitter in started:
-        emitter.use(Outlet(tuple))
+        emitter.use(lambda: Outlet(()))
         emitter.flush()
 
 
 @pytest.fixture
 def totals(receiver: Receiver) -> Iterator[Totals]:
     """What the functions of ``sidecar.client`` have sent so far, as sums."""
+    EMITTER.flush()  # what other tests have reported to nowhere
     configure(socket=str(receiver.path))
     DUE.clear()
     yield lambda: receiver.totals_of(EMITTER)

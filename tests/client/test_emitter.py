@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,19 +11,9 @@ from client.conftest import StartEmitter
 from client.statsd_receiver import Receiver
 from harness.waiting import wait_for
 from sidecar.client import lines
-from sidecar.client.emitter import (
-    FOLDED_SERIES,
-    KEEP_S,
-    KEPT_SERIES,
-    MOST,
-    PACE_S,
-    PACKET_LIMIT,
-    QUEUE_LIMIT,
-    Emitter,
-    Increment,
-    Stats,
-)
-from sidecar.client.outlet import RETRY_S, Outcome, Outlet, places
+from sidecar.client.emitter import FOLDED_SERIES, KEEP_S, KEPT_SERIES, QUEUE_LIMIT, Emitter, Increment, Stats
+from sidecar.client.lines import MOST
+from sidecar.client.outlet import PACKET_LIMIT, RETRY_S, Outcome, Outlet, places
 
 NAME = "errors|level:server_error"
 
@@ -43,8 +34,11 @@ def clock() -> Clock:
 @pytest.fixture
 def emitter(receiver: Receiver, start_emitter: StartEmitter, clock: Clock) -> Emitter:
     """To the unix receiver, on a clock that stands still, and without the thread that would send by itself."""
-    emitter = start_emitter(places(str(receiver.path)), clock)
-    emitter._flushing = True
+    return _by_hand(start_emitter(places(str(receiver.path)), clock))
+
+
+def _by_hand(emitter: Emitter) -> Emitter:
+    emitter._has_thread = True
     return emitter
 
 
@@ -57,86 +51,49 @@ def _repeat(times: int, act: Callable[[], object]) -> None:
         act()
 
 
-def test_report_leaves_with_the_call(receiver: Receiver, emitter: Emitter) -> None:
-    emitter.take(_error(2, kind="redis"))
-    assert receiver.read() == [b"errors:2|c|#level:server_error,kind:redis"]
-    assert emitter.stats() == Stats(sent=2, kept=0, dropped=0)
+# -- one sum ----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_lost_when_the_queue_is_full(receiver: Receiver, emitter: Emitter) -> None:
-    _repeat(1_000, lambda: emitter.take(_error()))
-    stats = emitter.stats()
-    assert stats.kept > 900
-    assert stats.sent + stats.kept == 1_000
-    assert receiver.totals_of(emitter) == {NAME: 1_000}
-    assert emitter.stats() == Stats(sent=1_000, kept=0, dropped=0)
-
-
-def test_full_queue_costs_one_packet_not_one_for_each_call(receiver: Receiver, emitter: Emitter) -> None:
-    _repeat(1_000, lambda: emitter.take(_error()))
-    waiting = len(receiver.read())
-    receiver.totals_of(emitter)
-    assert len(receiver.packets) == waiting + 1
-
-
-def test_sum_leaves_with_the_next_call(receiver: Receiver, emitter: Emitter) -> None:
-    _repeat(100, lambda: emitter.take(_error(kind="redis")))
-    receiver.read()
-    emitter.take(_error(kind="mysql"))
-    assert receiver.totals() == {f"{NAME},kind:redis": 100, f"{NAME},kind:mysql": 1}
-
-
-def test_sum_leaves_by_itself_when_no_call_comes(receiver: Receiver, start_emitter: StartEmitter) -> None:
+def test_reports_leave_by_themselves_again_and_again(receiver: Receiver, start_emitter: StartEmitter) -> None:
     emitter = start_emitter(places(str(receiver.path)))
-    _repeat(100, lambda: emitter.take(_error()))
-    assert wait_for(lambda: receiver.totals() == {NAME: 100}, timeout_s=60, what="the sum has arrived")
+    for number in range(1, 4):
+        emitter.take(_error(2, kind="redis"))
+        assert wait_for(
+            lambda count=2 * number: receiver.totals() == {f"{NAME},kind:redis": count},  # type: ignore[misc]
+            timeout_s=60,
+            what="the report has arrived",
+        )
+    wait_for(lambda: emitter.stats() == Stats(sent=6, kept=0, dropped=0), timeout_s=60, what="it is counted")
 
 
-def test_last_message_goes_with_the_sum(receiver: Receiver, emitter: Emitter) -> None:
-    while not emitter.stats().kept:
-        emitter.take(_error(message="first"))
+def test_equal_reports_are_one_line_with_the_last_message(receiver: Receiver, emitter: Emitter) -> None:
+    emitter.take(_error(message="first"))
     emitter.take(_error(message="last"))
     emitter.take(_error())
-    receiver.read()
+    emitter.take(Increment(lines.OK, 10))
     emitter.flush()
-    assert receiver.read()[-1] == b"errors:3|c|#level:server_error,message:last"
+    assert receiver.read() == [b"errors:3|c|#level:server_error,message:last", b"requests:10|c"]
+    assert emitter.stats() == Stats(sent=13, kept=0, dropped=0)
 
 
-def test_results_are_added_up_and_errors_are_not_held_back(receiver: Receiver, emitter: Emitter, clock: Clock) -> None:
-    emitter.take(_error())
-    receiver.read()
-    _repeat(10, lambda: emitter.take(Increment(lines.OK, 1, urgent=False)))
-    assert receiver.totals() == {NAME: 1}
-    clock.now += PACE_S
-    emitter.take(Increment(lines.OK, 1, urgent=False))
-    assert receiver.totals() == {NAME: 1, "requests": 11}
-    emitter.take(Increment(lines.OK, 1, urgent=False))
-    emitter.take(_error())
-    assert receiver.totals() == {NAME: 2, "requests": 12}
+def test_sum_larger_than_a_line_takes_leaves_in_pieces(receiver: Receiver, emitter: Emitter) -> None:
+    emitter.take(_error(2 * MOST + 5))
+    _repeat(3, emitter.flush)
+    assert [int(line.split(b":")[1].split(b"|")[0]) for line in receiver.read()] == [MOST, MOST, 5]
 
 
-def test_gauge_is_not_kept_for_a_sidecar_that_is_away(receiver: Receiver, emitter: Emitter, clock: Clock) -> None:
-    """By the time it is heard, requests may have come."""
-    receiver.close()
-    emitter.take(Increment(lines.OK, 2, urgent=False))
-    emitter.take(Increment(lines.IN_FLIGHT, 1, "0", urgent=False))
-    emitter.flush()
-    assert emitter.stats() == Stats(sent=0, kept=2, dropped=1)
-    clock.now += RETRY_S
-    with Receiver(receiver.path) as new:
-        emitter.flush()
-        assert new.read() == [b"requests:2|c"]
+def test_announcement_of_nothing_is_a_report(receiver: Receiver, emitter: Emitter) -> None:
+    emitter.take(Increment(lines.errors("server_error", None, None, "7"), 0))
+    assert receiver.totals_of(emitter) == {f"{NAME},app_start:7": 0}
+    assert not emitter._kept
 
 
-def test_results_of_a_quiet_app_leave_by_themselves(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = start_emitter(places(str(receiver.path)))
-    _repeat(3, lambda: emitter.take(Increment(lines.OK, 1, urgent=False)))
-    assert wait_for(lambda: receiver.totals() == {"requests": 3}, timeout_s=60, what="all results have arrived")
+# -- bounds -----------------------------------------------------------------------------------------------------
 
 
 def test_kinds_beyond_the_bound_are_counted_as_other(receiver: Receiver, emitter: Emitter) -> None:
-    numbers = iter(range(1_000))
-    _repeat(1_000, lambda: emitter.take(_error(kind=f"kind{next(numbers)}")))
+    for number in range(1_000):
+        emitter.take(_error(kind=f"kind{number}"))
     assert len(emitter._kept) <= KEPT_SERIES + FOLDED_SERIES
     totals = receiver.totals_of(emitter)
     assert sum(totals.values()) == 1_000
@@ -159,68 +116,63 @@ def test_packets_stay_small(receiver: Receiver, emitter: Emitter) -> None:
     assert max(map(len, receiver.packets)) <= PACKET_LIMIT
 
 
-def test_sum_larger_than_a_line_takes_leaves_in_pieces(receiver: Receiver, emitter: Emitter) -> None:
-    emitter.take(_error(2 * MOST + 5))
-    emitter.flush()
-    emitter.flush()
-    assert [int(line.split(b":")[1].split(b"|")[0]) for line in receiver.read()] == [MOST, MOST, 5]
+def test_queue_behind_a_thread_that_hangs_is_bounded_and_its_caller_does_not_wait(emitter: Emitter) -> None:
+    with emitter._lock:
+        _repeat(QUEUE_LIMIT + 5, lambda: emitter.take(_error()))
+    assert emitter.stats() == Stats(sent=0, kept=QUEUE_LIMIT, dropped=5)
 
 
-def test_announcement_of_nothing_leaves_even_when_it_had_to_wait(receiver: Receiver, emitter: Emitter) -> None:
-    _repeat(100, lambda: emitter.take(_error()))
-    emitter.take(Increment(lines.errors("server_error", None, None, "7"), 0))
-    assert receiver.totals_of(emitter) == {NAME: 100, f"{NAME},app_start:7": 0}
-    assert not emitter._kept
+# -- a sidecar that is away -------------------------------------------------------------------------------------
 
 
-def test_counts_wait_for_a_sidecar_that_is_away(run_dir: Path, start_emitter: StartEmitter, clock: Clock) -> None:
-    path = run_dir / "statsd.sock"
-    emitter = start_emitter(places(str(path)), clock)
-    _repeat(50, lambda: emitter.take(_error()))
-    assert emitter.stats() == Stats(sent=0, kept=50, dropped=0)
-    with Receiver(path) as receiver:
-        clock.now += RETRY_S
-        assert receiver.totals_of(emitter) == {NAME: 50}
-
-
-def test_counts_wait_for_a_sidecar_over_udp(udp_receiver: Receiver, start_emitter: StartEmitter, clock: Clock) -> None:
-    port = udp_receiver.port
-    emitter = start_emitter(places("", udp_receiver.listen), clock)
+@pytest.mark.parametrize("is_udp", [False, True], ids=["unix", "UDP"])
+def test_counts_wait_for_a_sidecar_that_restarts(
+    run_dir: Path, start_emitter: StartEmitter, clock: Clock, *, is_udp: bool
+) -> None:
+    first = Receiver() if is_udp else Receiver(run_dir / "statsd.sock")
+    port = first.port if is_udp else 0
+    emitter = _by_hand(start_emitter(places("", first.listen) if is_udp else places(str(first.path)), clock))
     emitter.take(_error())
-    assert udp_receiver.totals() == {NAME: 1}
-    udp_receiver.close()
+    assert first.totals_of(emitter) == {NAME: 1}
+    first.close()
     _repeat(50, lambda: emitter.take(_error()))
+    emitter.flush()
     assert emitter.stats() == Stats(sent=1, kept=50, dropped=0)
-    with Receiver(port=port) as receiver:
+    with Receiver(first.path, port) as second:
         clock.now += RETRY_S
-        assert receiver.totals_of(emitter) == {NAME: 50}
+        assert second.totals_of(emitter) == {NAME: 50}
 
 
-def test_nothing_is_lost_when_the_sidecar_restarts(receiver: Receiver, emitter: Emitter, clock: Clock) -> None:
-    assert receiver.path
-    emitter.take(_error())
-    heard = receiver.totals()[NAME]
+def test_gauge_is_not_kept_for_a_sidecar_that_is_away(receiver: Receiver, emitter: Emitter, clock: Clock) -> None:
+    """By the time it is heard, requests may have come."""
     receiver.close()
-    _repeat(50, lambda: emitter.take(_error()))
+    emitter.take(Increment(lines.OK, 2))
+    emitter.take(Increment(lines.IN_FLIGHT, 1, "0"))
+    emitter.flush()
+    assert emitter.stats() == Stats(sent=0, kept=2, dropped=1)
+    clock.now += RETRY_S
     with Receiver(receiver.path) as new:
-        clock.now += RETRY_S
-        emitter.take(_error())
-        assert heard + new.totals_of(emitter)[NAME] == 52
+        emitter.flush()
+        assert new.read() == [b"requests:2|c"]
 
 
 def test_old_counts_are_dropped_and_counted(run_dir: Path, start_emitter: StartEmitter, clock: Clock) -> None:
-    path = run_dir / "statsd.sock"
-    emitter = start_emitter(places(str(path)), clock)
+    emitter = _by_hand(start_emitter(places(str(run_dir / "statsd.sock")), clock))
     emitter.take(_error(50))
     clock.now += KEEP_S
     emitter.take(_error(kind="fresh"))
+    emitter.flush()
     assert emitter.stats() == Stats(sent=0, kept=1, dropped=50)
 
 
 def test_without_a_place_everything_is_dropped_and_counted(start_emitter: StartEmitter) -> None:
-    emitter = start_emitter(())
+    emitter = _by_hand(start_emitter(()))
     _repeat(3, lambda: emitter.take(_error(2)))
+    emitter.flush()
     assert emitter.stats() == Stats(sent=0, kept=0, dropped=6)
+
+
+# -- threads, signals, forks, the end ---------------------------------------------------------------------------
 
 
 def test_threads_lose_and_double_nothing(receiver: Receiver, start_emitter: StartEmitter) -> None:
@@ -232,21 +184,6 @@ def test_threads_lose_and_double_nothing(receiver: Receiver, start_emitter: Star
         receiver.read()
     assert receiver.totals_of(emitter) == {NAME: 4_000}
     assert emitter.stats() == Stats(sent=4_000, kept=0, dropped=0)
-
-
-def test_call_does_not_wait_for_a_thread_that_sends(receiver: Receiver, emitter: Emitter) -> None:
-    with emitter._lock:
-        emitter.take(_error())
-        assert receiver.read() == []
-        assert emitter.stats() == Stats(sent=0, kept=1, dropped=0)
-    emitter.take(_error())
-    assert receiver.totals() == {NAME: 2}
-
-
-def test_queue_behind_a_thread_that_hangs_is_bounded(emitter: Emitter) -> None:
-    with emitter._lock:
-        _repeat(QUEUE_LIMIT + 5, lambda: emitter.take(_error()))
-    assert emitter.stats() == Stats(sent=0, kept=QUEUE_LIMIT, dropped=5)
 
 
 class Interrupted(Outlet):
@@ -262,26 +199,25 @@ class Interrupted(Outlet):
         return super().send(packet, now)
 
 
-def test_signal_handler_may_report_while_its_thread_does(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = start_emitter(())
-    outlet = Interrupted(lambda: places(str(receiver.path)))
+def test_signal_handler_may_report_while_its_thread_does(receiver: Receiver, emitter: Emitter) -> None:
+    outlet = Interrupted(places(str(receiver.path)))
     outlet.emitter = emitter
-    emitter.use(outlet)
+    emitter.use(lambda: outlet)
     emitter.take(_error(kind="call"))
+    _repeat(4, emitter.flush)
     assert receiver.totals() == {f"{NAME},kind:call": 1, f"{NAME},kind:signal": 3}
 
 
-def test_closing_sends_the_sums(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = start_emitter(places(str(receiver.path)))
+def test_closing_sends_the_sums(receiver: Receiver, emitter: Emitter) -> None:
     _repeat(100, lambda: emitter.take(_error()))
-    receiver.read()
     emitter.close()
     assert receiver.totals() == {NAME: 100}
 
 
 def test_closing_does_not_wait_long_for_a_sidecar_that_hangs(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = start_emitter(places(str(receiver.path)))
-    _repeat(100, lambda: emitter.take(_error()))
+    emitter = _by_hand(start_emitter(places(str(receiver.path))))
+    for number in range(100):
+        emitter.take(_error(kind=f"{number}", message="m" * 200))
     closing = threading.Thread(target=emitter.close)
     closing.start()
     closing.join(60)
@@ -289,11 +225,16 @@ def test_closing_does_not_wait_long_for_a_sidecar_that_hangs(receiver: Receiver,
     assert emitter.stats().kept > 0
 
 
-def test_child_after_a_fork_begins_with_nothing(receiver: Receiver, emitter: Emitter) -> None:
-    _repeat(100, lambda: emitter.take(_error()))
-    emitter._lock.acquire()
-    emitter.after_fork()
-    assert emitter.stats() == Stats(sent=0, kept=0, dropped=0)
-    receiver.read()
-    emitter.take(_error(kind="child"))
-    assert receiver.totals()[f"{NAME},kind:child"] == 1
+def test_child_after_a_fork_begins_with_nothing_and_reports(receiver: Receiver, start_emitter: StartEmitter) -> None:
+    emitter = start_emitter(places(str(receiver.path)))
+    emitter.take(_error(kind="parent"))
+    wait_for(lambda: emitter.stats().sent, timeout_s=60, what="the parent has sent")
+    with emitter._lock, emitter._sending:
+        child = os.fork()
+        if not child:
+            emitter.after_fork()
+            emitter.take(_error(kind="child"))
+            emitter.close()
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert receiver.totals() == {f"{NAME},kind:parent": 1, f"{NAME},kind:child": 1}

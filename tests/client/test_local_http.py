@@ -172,7 +172,7 @@ def test_sidecar_that_is_away_is_left_alone_for_a_while() -> None:
 
 
 def _emitter(http: LocalHttp) -> Emitter:
-    return Emitter(Outlet(tuple), otherwise=lambda: http)
+    return Emitter(lambda: http)
 
 
 def test_reports_leave_from_another_thread_and_the_caller_does_not_wait(serve: Serve) -> None:
@@ -209,7 +209,7 @@ def test_one_line_is_logged_when_nobody_listens(caplog: pytest.LogCaptureFixture
     assert (record.name, record.levelno) == ("health_arbiter_client", logging.WARNING)
     assert record.message.startswith("no sidecar answers at 127.0.0.1:")
     assert emitter.stats() == (0, 3, 0)
-    emitter.use(Outlet(tuple))
+    emitter.use(lambda: Outlet(()))
     emitter.flush()
 
 

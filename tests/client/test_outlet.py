@@ -16,13 +16,9 @@ V4, V6, UNIX = socket.AF_INET, socket.AF_INET6, socket.AF_UNIX
 @pytest.fixture
 def outlet(receiver: Receiver) -> Iterator[Outlet]:
     """To the unix receiver."""
-    outlet = Outlet(lambda: places(str(receiver.path)))
+    outlet = Outlet(places(str(receiver.path)))
     yield outlet
     outlet.close()
-
-
-def _outlet(found: Places) -> Outlet:
-    return Outlet(lambda: found)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +56,7 @@ def test_packet_arrives_over_the_unix_socket(receiver: Receiver, outlet: Outlet)
 
 
 def test_packet_arrives_over_udp(udp_receiver: Receiver) -> None:
-    outlet = _outlet(places("", udp_receiver.listen))
+    outlet = Outlet(places("", udp_receiver.listen))
     assert outlet.send(b"errors:1|c", 0) is Outcome.SENT
     assert udp_receiver.read() == [b"errors:1|c"]
     outlet.close()
@@ -76,14 +72,14 @@ def test_full_queue_is_reported_until_it_is_read(receiver: Receiver, outlet: Out
 
 
 def test_unix_socket_wins_over_udp(receiver: Receiver, udp_receiver: Receiver) -> None:
-    outlet = _outlet(places(str(receiver.path), udp_receiver.listen))
+    outlet = Outlet(places(str(receiver.path), udp_receiver.listen))
     outlet.send(b"x", 0)
     assert (receiver.read(), udp_receiver.read()) == ([b"x"], [])
     outlet.close()
 
 
 def test_udp_takes_over_when_the_unix_socket_goes_away(receiver: Receiver, udp_receiver: Receiver) -> None:
-    outlet = _outlet(places(str(receiver.path), udp_receiver.listen))
+    outlet = Outlet(places(str(receiver.path), udp_receiver.listen))
     outlet.send(b"x", 0)
     receiver.close()
     assert outlet.send(b"y", 0) is Outcome.SENT
@@ -92,17 +88,17 @@ def test_udp_takes_over_when_the_unix_socket_goes_away(receiver: Receiver, udp_r
 
 
 def test_nowhere_is_not_away() -> None:
-    assert _outlet(()).send(b"x", 0) is Outcome.NOWHERE
+    assert Outlet(()).send(b"x", 0) is Outcome.NOWHERE
 
 
 @pytest.mark.parametrize("path", ["/nonexistent/statsd.sock", "/" + "x" * 200, "/a\x00b", "/dev/null"])
 def test_impossible_place_is_away(path: str) -> None:
-    assert _outlet(places(path)).send(b"x", 0) is Outcome.AWAY
+    assert Outlet(places(path)).send(b"x", 0) is Outcome.AWAY
 
 
 def test_sidecar_that_is_away_is_left_alone_for_a_while(run_dir: Path) -> None:
     path = run_dir / "statsd.sock"
-    outlet = _outlet(places(str(path)))
+    outlet = Outlet(places(str(path)))
     assert outlet.send(b"x", 0) is Outcome.AWAY
     with Receiver(path) as receiver:
         assert outlet.send(b"x", RETRY_S * 0.9) is Outcome.AWAY
@@ -122,16 +118,9 @@ def test_sidecar_that_was_replaced_gets_the_very_next_packet(receiver: Receiver,
 
 def test_udp_packet_without_a_listener_does_not_count_as_sent() -> None:
     port = free_port()
-    outlet = _outlet(places("", f"127.0.0.1:{port}"))
+    outlet = Outlet(places("", f"127.0.0.1:{port}"))
     assert outlet.send(b"x", 0) is Outcome.AWAY
     with Receiver(port=port) as receiver:
         assert outlet.send(b"x", RETRY_S) is Outcome.SENT
         assert receiver.read() == [b"x"]
     outlet.close()
-
-
-def test_closed_outlet_opens_another_socket(receiver: Receiver, outlet: Outlet) -> None:
-    outlet.send(b"x", 0)
-    outlet.close()
-    assert outlet.send(b"y", 0) is Outcome.SENT
-    assert receiver.read() == [b"x", b"y"]

@@ -167,26 +167,37 @@ def test_environment_is_read_at_the_first_report(udp_receiver: Receiver) -> None
     assert udp_receiver.totals() == {"errors|level:server_error": 1}
 
 
-THOUSAND = "for _ in range(1000): report()\nprint(json.dumps(stats()))"
+THOUSAND = """
+from sidecar.client import emitter, reporting
+emitter.EXIT_S = 10.0
+for _ in range(1000): report()
+reporting.EMITTER.close()
+print(json.dumps(stats()))
+"""
 
 
-def test_without_an_address_everything_is_dropped_quietly() -> None:
-    assert json.loads(_run(THOUSAND, ARBITER_LOCAL_LISTEN="off")) == [0, 0, 1000]
-
-
-def test_without_statsd_reports_go_to_the_local_listener_and_one_line_says_that_nobody_listens() -> None:
+@pytest.mark.parametrize(
+    ("environ", "stats", "log"),
+    [
+        ({"ARBITER_LOCAL_LISTEN": "off"}, [0, 0, 1000], ""),
+        (
+            {"ARBITER_LOCAL_LISTEN": "ADDRESS"},
+            [0, 1000, 0],
+            "no sidecar answers at ADDRESS: reports wait for at most 30 s, ",
+        ),
+        ({"ARBITER_STATSD_SOCKET": "/none.sock"}, [0, 1000, 0], "no sidecar answers at /none.sock: "),
+    ],
+    ids=["no address", "HTTP", "datagrams"],
+)
+def test_without_a_sidecar_reports_wait_and_one_line_says_so(
+    environ: dict[str, str], stats: list[int], log: str
+) -> None:
     address = f"127.0.0.1:{free_port()}"
-    stdout, stderr = _start(THOUSAND, ARBITER_LOCAL_LISTEN=address).communicate(timeout=90)
-    assert json.loads(stdout) == [0, 1000, 0]
-    assert stderr.splitlines() == [
-        f"no sidecar answers at {address}: reports wait for at most 30 s, then they are dropped"
-    ]
-
-
-def test_sidecar_that_never_comes_does_not_delay_the_end_of_the_app(run_dir: Path) -> None:
-    stdout, stderr = _start(THOUSAND, ARBITER_STATSD_SOCKET=str(run_dir / "none")).communicate(timeout=90)
-    assert json.loads(stdout) == [0, 1000, 0]
-    assert stderr.startswith(f"no sidecar answers at {run_dir / 'none'}: ")
+    environ = {name: value.replace("ADDRESS", address) for name, value in environ.items()}
+    stdout, stderr = _start(THOUSAND, **environ).communicate(timeout=90)
+    assert json.loads(stdout) == stats
+    assert stderr.startswith(log.replace("ADDRESS", address))
+    assert stderr.count("\n") == bool(log)
 
 
 @pytest.mark.parametrize("configure", ["", "from sidecar.client import configure; configure(listen=LISTEN); "])
@@ -198,10 +209,8 @@ def test_name_that_would_need_a_resolver_is_said_in_the_log(configure: str) -> N
 
 
 def test_end_of_the_process_sends_the_sums(receiver: Receiver) -> None:
-    # Until the last report waits with others: a process that pauses before it sends it at once.
-    code = "times = 0\nwhile times < 1000 or not stats().kept: report(); times += 1\nprint(times)"
-    times = int(_run_beside(receiver, code))
-    assert receiver.totals() == {"errors|level:server_error": times}
+    _run_beside(receiver, "for _ in range(1000): report()")
+    assert receiver.totals() == {"errors|level:server_error": 1_000}
 
 
 FORK = """
