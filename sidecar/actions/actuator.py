@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from sidecar.actions.asked_file import ActionProgress, AskedFile
 from sidecar.core.life.container import Container
+from sidecar.core.life.events import Moved
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Latch, State
 from sidecar.net.threads import in_thread
@@ -84,10 +85,10 @@ class Actuator:
 
     def notice(self, record: Record) -> None:
         """Observe a step of the container."""
-        if record.after.state is State.DOWN and record.before.state is not State.DOWN:
-            self._want(record.after.latch)
-        elif record.after.state is not State.DOWN:
+        if record.container.state is not State.DOWN:
             self._wanted.clear()
+        elif any(isinstance(event, Moved) for event in record.events):
+            self._want(record.container.latch)
 
     async def run(self, container: Callable[[], Container]) -> None:
         """Carry out actions until cancelled."""

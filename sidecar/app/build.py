@@ -300,7 +300,6 @@ def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger
         wall=time.time,
         rng=_rng(),
         on_failure=partial(observers.failed, "ledger"),
-        honour_s=honour_s(config.culling.drain),
     )
     observers.steps.append(ledger.notice)
     observers.beats.append(ledger.beaten)

@@ -19,7 +19,7 @@ from sidecar.app.build import DISK_S, Sidecar, build, metrics_of
 from sidecar.app.build_listeners import listening
 from sidecar.app.late_imports import import_late
 from sidecar.config import secret_files
-from sidecar.core.life.events import StopRequested
+from sidecar.core.life.triggers import StopRequested
 from sidecar.core.types import State
 from sidecar.net.event_loop import new_loop
 from sidecar.net.sockets import CannotListenError

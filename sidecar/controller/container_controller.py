@@ -1,7 +1,7 @@
 """The controller: the only writer of one container's state.
 
 Messages come in through one inbox: reports of the app, replies to claims, leases and beats, orders, the signal to stop.
-``run`` brings the time, with a turn each second unless nothing is counted. Each message becomes an event for
+``run`` brings the time, with a turn each second unless nothing is counted. Each message becomes a trigger for
 ``core.life.transitions``, and the effects that follow are carried out here. The controller waits for nothing: what it
 asks of the budget, the disk or the hook goes to ``effects``, and each reply is a message. Readers see ``snapshot``,
 which is replaced at the end of each turn, but not between a grant and the moment at which its latch is on disk: what a
@@ -28,7 +28,11 @@ from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, is_drained
 from sidecar.core.life.delays import CHECK_JITTER
 from sidecar.core.life.detectors import complaint, judge
-from sidecar.core.life.events import (
+from sidecar.core.life.events import Culled
+from sidecar.core.life.lifetime import due_at
+from sidecar.core.life.retiring import lifespan
+from sidecar.core.life.snapshot import Record, Snapshot
+from sidecar.core.life.triggers import (
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
@@ -37,7 +41,6 @@ from sidecar.core.life.events import (
     ClearWindow,
     CullOrdered,
     Effect,
-    Event,
     Judged,
     LeaseAnswered,
     ReleaseLease,
@@ -46,10 +49,8 @@ from sidecar.core.life.events import (
     ReviveOrdered,
     SaveMemory,
     StopRequested,
+    Trigger,
 )
-from sidecar.core.life.lifetime import due_at
-from sidecar.core.life.retiring import lifespan
-from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.outlier import NO_BASELINE, Baseline, FleetUsual
 from sidecar.core.measure.weight import FULL, Weight, share_of_window, soft_drain
@@ -61,7 +62,6 @@ from sidecar.core.types import (
     ErrorReport,
     Evidence,
     Fleet,
-    Granted,
     Judgement,
     Latch,
     LeaseRequest,
@@ -409,15 +409,14 @@ class Controller:
 
     # -- steps and effects ------------------------------------------------------------------------------------
 
-    def _step(self, event: Event, now: float) -> None:
-        before = self.container
-        self.container, effects = transitions.step(before, event, now, self._policy)
+    def _step(self, trigger: Trigger, now: float) -> None:
+        self.container, effects, events = transitions.step(self.container, trigger, now, self._policy)
         for effect in effects:
             self._guarded(self._carry_out, effect, now)
         self._drain_softly()
-        record = Record(event, before, self.container, self._evidence(now))
-        if isinstance(event, ClaimAnswered) and isinstance(event.answer, Granted) and record.culled:
-            self._last_cull = CullEvidence(event.claim_id, event.at, self.samples.newest(), event.capture)
+        record = Record(events, self.container, self._evidence(now))
+        if isinstance(trigger, ClaimAnswered) and any(isinstance(event, Culled) for event in events):
+            self._last_cull = CullEvidence(trigger.claim_id, trigger.at, self.samples.newest(), trigger.capture)
             record = replace(record, cull_evidence=self._last_cull)
         self._guarded(self._observe, record)
 

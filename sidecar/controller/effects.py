@@ -15,7 +15,7 @@ from sidecar.controller.evidence_capture import CullHook
 from sidecar.controller.inbox import LatchWritten, Message
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.life.delays import JITTER, unknown_delay
-from sidecar.core.life.events import ClaimAnswered, LeaseAnswered
+from sidecar.core.life.triggers import ClaimAnswered, LeaseAnswered
 from sidecar.core.types import Answer, Claim, Denied, Granted, Latch, LeaseRequest, Unknown
 
 Request = TypeVar("Request", Claim, LeaseRequest)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.core.life.events import (
+from sidecar.core.life.triggers import (
     BeatAnswered,
     BeatUnanswered,
     ClaimAnswered,

@@ -18,7 +18,6 @@ from typing import Final, Protocol, TypeVar
 
 from sidecar.controller.evidence_capture import evidence_text
 from sidecar.controller.ledger_entries import EntryWriter
-from sidecar.core.life.delays import HONOUR_S
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import DETAIL_LIMIT, Entry, Fleet, Unknown
 from sidecar.store.protocol import NOTED_S, SHARED_S
@@ -71,12 +70,11 @@ class Ledger:
         wall: Callable[[], float],
         rng: Random,
         on_failure: Callable[[Exception], None],
-        honour_s: float = HONOUR_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.dropped = 0
         self._budget = budget
-        self._entries = EntryWriter(instance, honour_s)
+        self._entries = EntryWriter(instance)
         self._wall = wall
         self._clock = clock
         self._rng = rng

@@ -9,17 +9,27 @@ of culls (``replaced``, ``helped``, ``unhelped``, ``unclear``) are written with 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import ceil, inf
-from typing import Final
+from typing import Any, Final
 
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Container
-from sidecar.core.life.delays import HONOUR_S
+from sidecar.core.life.container import CullOrder
 from sidecar.core.life.detectors import complaint
-from sidecar.core.life.events import ClaimAnswered, ReviveOrdered
+from sidecar.core.life.events import (
+    Culled,
+    Event,
+    NotHonoured,
+    Recovered,
+    Restarted,
+    Retired,
+    Revived,
+    Suspected,
+    TokenAnswered,
+    WouldCull,
+)
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import MANUAL, Denied, Entry, Fleet, Granted, Hold, State, Unknown
+from sidecar.core.types import MANUAL, Denied, Entry, Evidence, Fleet, Granted, Hold, State, Unknown, Verdict
 
 ORDERED: Final = "ordered"
 NO_CULL: Final = "no_cull"
@@ -29,6 +39,9 @@ SHORT_PAUSE_S: Final = 600.0
 LONG_PAUSE_S: Final = 3600.0
 
 _ALONE: Final = "alone"
+_WELL: Final = (State.STARTING, State.UP, State.RETIRING)
+"""The states of a container that is neither suspect nor out of service."""
+
 _RESTARTED: Final = "the app was restarted in place"
 _RESTARTS: Final = re.compile(r"\((\d{1,9}) restarts? in the last ")
 
@@ -42,115 +55,98 @@ def restarts_of(entry: Entry) -> int:
 class EntryWriter:
     """Writes entries about what the sidecar of ``instance`` sees, ``at`` Unix time and ``now`` on a monotonic clock.
 
-    Durations are of the monotonic clock, because the wall clock may jump by hours. A cull is not honoured if the
-    container is still there after ``honour_s`` seconds.
+    Durations are of the monotonic clock, because the wall clock may jump by hours.
     """
 
-    def __init__(self, instance: str, honour_s: float = HONOUR_S) -> None:
+    def __init__(self, instance: str) -> None:
         self._instance = instance
-        self._honour_s = honour_s
         self._kind = ""
         self._refused: set[str] = set()
-        self._would_since: float | None = None
-        self._down_since: float | None = None
-        self._complained_of = ""
         self._away_since: float | None = None
         self._fleet: Fleet | None = None
         self._restarts = _Restarts(instance)
+        self._writers: Mapping[type[Event], Callable[[Any, Evidence], Entry | None]] = {
+            Suspected: self._suspected,
+            TokenAnswered: self._answered,
+            WouldCull: self._would_cull,
+            Culled: self._culled,
+            Retired: self._retired,
+            Restarted: self._restarted,
+            Revived: self._revived,
+            Recovered: self._recovered,
+            NotHonoured: self._not_honoured,
+        }
 
     # -- steps ------------------------------------------------------------------------------------------------
 
     def of_step(self, record: Record, at: float, now: float) -> list[Entry]:
         """The entries about one step of the container, in the order in which things happened."""
-        down_s = self._down_s(record, at, now)
-        if record.before is record.after and not isinstance(record.event, ClaimAnswered):
-            return [*self._overdue(record, at, down_s), *self._restarts.of_step(record, at, now)]
         entries = [
-            *self._begun(record, at),
-            *self._answered(record, at),
-            *self._culled(record, at, now),
-            *self._ended(record, at, now, down_s),
-            *self._overdue(record, at, down_s),
-            *self._restarts.of_step(record, at, now),
+            entry._replace(at=at)
+            for event in record.events
+            if (write := self._writers.get(type(event))) and (entry := write(event, record.evidence))
         ]
-        if record.after.state is not State.SUSPECT:
+        entries += self._restarts.of_step(record, at, now)
+        if record.container.state is not State.SUSPECT:
             self._refused.clear()
-        if record.after.latch is None and record.after.state is not State.SUSPECT:
-            self._kind = ""
+            if record.container.latch is None:
+                self._kind = ""
         return entries
 
-    def _down_s(self, record: Record, at: float, now: float) -> float:
-        """Seconds since the container was latched, else 0; the wall clock dates a latch that came from disk."""
-        found = record.before.latch
-        if found is None:
-            self._down_since = now if record.after.latch else None
-        elif self._down_since is None:
-            self._down_since = now - max(0.0, at - found.at)
-        return 0.0 if self._down_since is None else now - self._down_since
+    def _suspected(self, event: Suspected, evidence: Evidence) -> Entry | None:
+        if event.by_order:
+            return None
+        self._kind = complaint(event.verdict, evidence)
+        return self._entry("suspect", reason=reasons.rule(event.verdict), detail=reasons.verdict(event.verdict))
 
-    def _begun(self, record: Record, at: float) -> Iterator[Entry]:
-        after = record.after
-        if after.state is State.SUSPECT is not record.before.state and after.order is None:
-            self._kind = complaint(after.verdict, record.evidence)
-            yield self._entry("suspect", at, reason=reasons.rule(after.verdict), detail=reasons.verdict(after.verdict))
-
-    def _answered(self, record: Record, at: float) -> Iterator[Entry]:
-        event = record.event
-        if not isinstance(event, ClaimAnswered) or not record.before.asking or record.after.asking:
-            return
-        answer, order, detail = event.answer, record.before.order, reasons.answer(event.answer)
+    def _answered(self, event: TokenAnswered, _evidence: Evidence) -> Entry | None:
+        answer, detail = event.answer, reasons.answer(event.answer)
+        author = event.order.author if event.order else ""
+        if event.is_late:
+            return None
         if isinstance(answer, Granted):
-            word = reasons.reason_word(answer)
-            granted = self._entry("granted", at, reason=word, author=order.author if order else "", detail=detail)
-            yield granted._replace(kind=MANUAL) if order else granted
-        elif isinstance(answer, Denied) and (answer.reason not in self._refused or order is not None):
-            self._refused.add(answer.reason)
-            author, seconds = (order.author if order else ""), answer.retry_after_s
-            yield self._entry("denied", at, reason=answer.reason, author=author, seconds=seconds, detail=detail)
+            granted = self._entry("granted", reason=reasons.reason_word(answer), author=author, detail=detail)
+            return granted._replace(kind=MANUAL) if event.order else granted
+        if not isinstance(answer, Denied) or (answer.reason in self._refused and event.order is None):
+            return None
+        self._refused.add(answer.reason)
+        return self._entry("denied", reason=answer.reason, author=author, seconds=answer.retry_after_s, detail=detail)
 
-    def _culled(self, record: Record, at: float, now: float) -> Iterator[Entry]:
-        before, after = record.before, record.after
-        if after.would_culls > before.would_culls:
-            self._would_since = now
-            yield self._entry("would_cull", at, seconds=None, **_why(before, reasons.verdict(after.verdict)))
-        if after.latch is None or before.latch is not None:
-            return
-        if after.latch.lease:
-            yield self._entry("retired", at, detail=after.latch.reason)
-            return
-        self._kind = MANUAL if before.order else self._kind or complaint(after.verdict, record.evidence)
-        suspect_s = after.since - before.since if before.state is State.SUSPECT else None
-        yield self._entry("culled", at, seconds=suspect_s, **_why(before, after.latch.reason))
+    def _would_cull(self, event: WouldCull, _evidence: Evidence) -> Entry:
+        return self._entry(
+            "would_cull", seconds=None, **_why(event.order, event.verdict, reasons.verdict(event.verdict))
+        )
 
-    def _ended(self, record: Record, at: float, now: float, down_s: float) -> Iterator[Entry]:
-        before, after, event = record.before, record.after, record.event
-        if record.restarted and not _is_well(before):
-            when = "while it was suspect" if before.latch is None else "after its cull"
-            yield self._entry("restarted", at, seconds=down_s or None, detail=f"{_RESTARTED} {when}")
-        elif before.latch is not None and after.latch is None:
-            if isinstance(event, ReviveOrdered):
-                yield self._entry("revived", at, author=event.author, seconds=down_s, reason=event.reason)
-            else:
-                detail = "it was not replaced in time, and is back in service"
-                yield self._entry("revived", at, reason="not_replaced", seconds=down_s, detail=detail)
-        elif before.state is State.SUSPECT and after.state is State.UP and before.order is None:
-            if before.would_down:
-                since = self._would_since
-                yield self._entry("would_recover", at, seconds=None if since is None else now - since)
-            else:
-                yield self._entry("recovered", at, seconds=after.since - before.since)
+    def _culled(self, event: Culled, evidence: Evidence) -> Entry:
+        self._kind = MANUAL if event.order else self._kind or complaint(event.verdict, evidence)
+        return self._entry("culled", seconds=event.suspect_s, **_why(event.order, event.verdict, event.why))
 
-    def _overdue(self, record: Record, at: float, down_s: float) -> Iterator[Entry]:
-        after = record.after
-        if after.state is not State.DOWN or after.latch is None or after.latch.lease:
-            return  # a retired container without a replacement goes up by itself
-        claim_id = after.latch.claim_id
-        if down_s >= self._honour_s and claim_id != self._complained_of:
-            self._complained_of = claim_id
-            yield self._entry("not_honoured", at, seconds=down_s, once=f"not_honoured {claim_id}")
+    def _retired(self, event: Retired, _evidence: Evidence) -> Entry:
+        return self._entry("retired", detail=event.why)
 
-    def _entry(self, what: str, at: float, *, seconds: float | None = None, **about: str) -> Entry:
-        return Entry(what, at, self._instance, self._kind, seconds=seconds, **about)
+    def _restarted(self, event: Restarted, _evidence: Evidence) -> Entry | None:
+        if event.was in _WELL:
+            return None  # see _Restarts
+        when = "while it was suspect" if event.out_s is None else "after its cull"
+        return self._entry("restarted", seconds=event.out_s, detail=f"{_RESTARTED} {when}")
+
+    def _revived(self, event: Revived, _evidence: Evidence) -> Entry:
+        if event.order:
+            author, reason = event.order.author, event.order.reason
+            return self._entry("revived", author=author, seconds=event.out_s, reason=reason)
+        detail = "it was not replaced in time, and is back in service"
+        return self._entry("revived", reason="not_replaced", seconds=event.out_s, detail=detail)
+
+    def _recovered(self, event: Recovered, _evidence: Evidence) -> Entry:
+        if event.would_down_s is None:
+            return self._entry("recovered", seconds=event.suspect_s)
+        return self._entry("would_recover", seconds=event.would_down_s)
+
+    def _not_honoured(self, event: NotHonoured, _evidence: Evidence) -> Entry:
+        return self._entry("not_honoured", seconds=event.out_s, once=f"not_honoured {event.claim_id}")
+
+    def _entry(self, what: str, *, seconds: float | None = None, **about: str) -> Entry:
+        return Entry(what, 0.0, self._instance, self._kind, seconds=seconds, **about)
 
     # -- answers to beats --------------------------------------------------------------------------------
 
@@ -185,10 +181,10 @@ class _Restarts:
 
     def of_step(self, record: Record, at: float, now: float) -> list[Entry]:
         """The entry that is due after this step, if any; none while the container is suspect or out of service."""
-        if record.restarted and _is_well(record.before):
+        if any(isinstance(event, Restarted) and event.was in _WELL for event in record.events):
             self._first_at = self._first_at if self._count else now
             self._count += 1
-        if not self._count or now < self._pause_until or not _is_well(record.after):
+        if not self._count or now < self._pause_until or record.container.state not in _WELL:
             return []
         once, detail = f"restarted {self._instance} {self._entries}", self._detail(now)
         is_repeated = now - self._entered_at < 2 * LONG_PAUSE_S
@@ -201,11 +197,6 @@ class _Restarts:
             return f"{_RESTARTED}, without a cull"
         times = f"{self._count} restart{'s' * (self._count > 1)}"
         return f"{_RESTARTED}, without a cull ({times} in the last {reasons.span(ceil(now - self._first_at))})"
-
-
-def _is_well(container: Container) -> bool:
-    """Whether the container is neither suspect nor out of service by a cull or a retirement."""
-    return container.latch is None and container.state is not State.SUSPECT
 
 
 def changes(before: Fleet | None, after: Fleet, at: float, instance: str) -> Iterator[Entry]:
@@ -246,8 +237,8 @@ def _holds(before: Hold | None, after: Hold | None, at: float) -> Iterator[Entry
     yield Entry("hold", at, after.instance, "", after.reason, after.author, left_s, once=once)
 
 
-def _why(before: Container, detail: str) -> dict[str, str]:
+def _why(order: CullOrder | None, verdict: Verdict | None, detail: str) -> dict[str, str]:
     """Why a container was culled: a person's order, or the detector that fired."""
-    if before.order is not None:
-        return {"reason": ORDERED, "author": before.order.author, "detail": before.order.reason}
-    return {"reason": reasons.rule(before.verdict), "detail": detail}
+    if order is not None:
+        return {"reason": ORDERED, "author": order.author, "detail": order.reason}
+    return {"reason": reasons.rule(verdict), "detail": detail}

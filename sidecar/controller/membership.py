@@ -25,8 +25,8 @@ from sidecar.core.fleet import about
 from sidecar.core.fleet.about import About
 from sidecar.core.life.container import Container
 from sidecar.core.life.detectors import complaint
-from sidecar.core.life.events import BeatAnswered, BeatUnanswered
 from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
 from sidecar.core.types import MANUAL, Beat, Evidence, Fleet, Policy, Presence, Unknown
 
 FIRST_AFTER_S: Final = 0.25

@@ -100,7 +100,7 @@ class Alerts:
 
     def step(self, record: Record, now: float) -> None:
         """Keep what a step of the controller shows of the own container."""
-        after = record.after
+        after = record.container
         is_culled = after.state is State.DOWN and after.latch is not None and not after.latch.lease
         self._down_since = after.since if is_culled else None
         self._is_down = after.state is State.DOWN

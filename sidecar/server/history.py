@@ -7,13 +7,27 @@ every listener may show it. A sentence may have the author and the reason of a h
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Container
+from sidecar.core.life.events import (
+    ClaimDeferred,
+    Culled,
+    Event,
+    Moved,
+    Recovered,
+    Restarted,
+    Retired,
+    RetirementAnswered,
+    Revived,
+    Suspected,
+    TokenAnswered,
+    WentDown,
+    WouldCull,
+)
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Answer, State
+from sidecar.core.types import Answer
 
 MOST: Final = 50
 
@@ -44,13 +58,11 @@ class History:
 
     def notice(self, record: Record) -> None:
         """Record the decisions of one step; most steps have none."""
-        if record.before is record.after:
-            return
-        at = self._wall()
-        if record.after.answer is not record.before.answer and record.after.answer is not None:
-            self.answered_at = at
-        for decision in _decided(record, at):
-            self._add(decision)
+        for event in record.events:
+            if (decide := DECISIONS.get(type(event))) and (decision := decide(event)):
+                self._add(decision._replace(at=self._wall()))
+            if isinstance(event, ClaimDeferred) or (isinstance(event, TokenAnswered) and not event.is_late):
+                self.answered_at = self._wall()
 
     def newest(self) -> list[Decision]:
         """All decisions, the last one first."""
@@ -65,51 +77,50 @@ class History:
             self.counts[decision.what, decision.reason] += 1
 
 
-def _decided(record: Record, at: float) -> Iterator[Decision]:
-    before, after = record.before, record.after
-    if record.restarted:
-        yield Decision(at, "restarted", "", "the app restarted")
-        return
-    if after.answer is not None and after.answer is not before.answer:
-        yield _answered(at, "", after.answer, reasons.answer)
-    if after.lease_answer is not None and after.lease_answer is not before.lease_answer:
-        yield _answered(at, "lease_", after.lease_answer, reasons.lease)
-    for what, reason, sentence in _changed(record):
-        yield Decision(at, what, reason, sentence)
+def _answered(event: TokenAnswered) -> Decision | None:
+    return None if event.is_late else _answer("", event.answer, reasons.answer)
 
 
-def _answered(at: float, prefix: str, answer: Answer, write: Callable[[Answer], str]) -> Decision:
-    return Decision(at, prefix + reasons.outcome(answer), reasons.reason_word(answer), write(answer))
+def _deferred(event: ClaimDeferred) -> Decision:
+    return _answer("", event.answer, reasons.answer)
 
 
-def _changed(record: Record) -> Iterator[tuple[str, str, str]]:
-    """The word, the reason word and the sentence of each decision that is no answer."""
-    before, after = record.before, record.after
-    if after.would_culls > before.would_culls:
-        yield "would_cull", reasons.rule(after.verdict), f"shadow mode: {reasons.verdict(after.verdict)}"
-    if after.latch is not None and (record.culled or record.retired):
-        yield "culled" if record.culled else "retired", "", after.latch.reason
-    elif before.latch is not None and after.latch is None:
-        yield "revived", "", "it was not replaced in time" if record.not_honoured else "an operator ordered it"
-    elif after.state is not before.state:
-        yield _moved(before, after)
+def _leased(event: RetirementAnswered) -> Decision | None:
+    return None if event.is_late else _answer("lease_", event.answer, reasons.lease)
 
 
-def _moved(before: Container, after: Container) -> tuple[str, str, str]:
-    """The word, reason and sentence for a new state, except after a cull or a restart."""
-    if after.state is State.SUSPECT:
-        return "suspect", reasons.rule(after.verdict), reasons.verdict(after.verdict)
-    if after.state is State.UP and before.state is State.SUSPECT:
-        what = "would_recover" if before.would_down else "recovered"
-        return what, "", "it is below every limit again"
-    if after.state is State.DOWN:
-        return "down", "", f"it drained for {after.since - before.since:.0f} s"
-    return after.state.value, "", _ENTERED.get(after.state, "")
+def _answer(prefix: str, answer: Answer, write: Callable[[Answer], str]) -> Decision:
+    return Decision(0.0, prefix + reasons.outcome(answer), reasons.reason_word(answer), write(answer))
 
 
-_ENTERED: Final = {
-    State.STARTING: "the app started",
-    State.UP: "it is judged from now on",
-    State.RETIRING: "it is old enough to be retired and waits for a lease",
-    State.STOPPING: "the sidecar is stopping",
+def _suspected(event: Suspected) -> Decision:
+    return Decision(0.0, "suspect", reasons.rule(event.verdict), reasons.verdict(event.verdict))
+
+
+def _would_cull(event: WouldCull) -> Decision:
+    return Decision(0.0, "would_cull", reasons.rule(event.verdict), f"shadow mode: {reasons.verdict(event.verdict)}")
+
+
+def _recovered(event: Recovered) -> Decision:
+    what = "recovered" if event.would_down_s is None else "would_recover"
+    return Decision(0.0, what, "", "it is below every limit again")
+
+
+def _moved(what: str) -> Callable[[Moved], Decision]:
+    return lambda event: Decision(0.0, what or event.state, "", event.why)
+
+
+DECISIONS: Final[Mapping[type[Event], Callable[[Any], Decision | None]]] = {
+    TokenAnswered: _answered,
+    ClaimDeferred: _deferred,
+    RetirementAnswered: _leased,
+    Suspected: _suspected,
+    Recovered: _recovered,
+    WouldCull: _would_cull,
+    Culled: _moved("culled"),
+    Retired: _moved("retired"),
+    Revived: _moved("revived"),
+    Restarted: _moved("restarted"),
+    WentDown: _moved("down"),
+    Moved: _moved(""),
 }

@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
-from sidecar.core.life.events import CullOrdered, Event, ReviveOrdered
+from sidecar.core.life.events import Culled, OrderIgnored, OrderTaken, Restarted, Revived, WouldCull
 from sidecar.core.life.snapshot import Record
+from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
 from sidecar.core.types import Denied, Granted, State, Unknown
 from sidecar.inputs.report_bodies import BadReportError
 from sidecar.net import web
@@ -127,27 +128,29 @@ class _Waiting:
         """The order's outcome, if this step decides it."""
         if self.has_begun:
             return cull_outcome(record)
-        if not _is_of(record.event, self.event):
-            return None
-        if isinstance(self.event, ReviveOrdered):
-            return revive_outcome(record)
-        self.has_begun = record.before.order is None is not record.after.order
-        return None if self.has_begun else not_taken(record.before)
+        for event in record.events:
+            if isinstance(event, Revived) and _is_same(event.order, self.event):
+                return OrderOutcome("revived", "it is up again, with an empty window")
+            if isinstance(event, OrderIgnored) and _is_same(event.order, self.event):
+                return ignored(event.order, record.container)
+            if isinstance(event, OrderTaken) and event.order is self.event:
+                self.has_begun = True
+        return None
 
 
-def _is_of(event: Event, order: Ordered) -> bool:
-    """Whether the event is this order: the controller adds the new incarnation id to a revival."""
-    if isinstance(event, CullOrdered):
-        return event is order
-    if isinstance(event, ReviveOrdered) and isinstance(order, ReviveOrdered):
-        return (event.author, event.reason) == (order.author, order.reason)
-    return False
+def _is_same(taken: Ordered | None, order: Ordered) -> bool:
+    """Whether the controller took this order: it adds the new incarnation id to a revival."""
+    if isinstance(taken, ReviveOrdered) and isinstance(order, ReviveOrdered):
+        return (taken.author, taken.reason) == (order.author, order.reason)
+    return taken is order
 
 
-def not_taken(container: Container) -> OrderOutcome:
-    """The outcome of an order to cull that changes nothing."""
+def ignored(order: Ordered, container: Container) -> OrderOutcome:
+    """The outcome of an order that changes nothing."""
     if container.state is State.STOPPING:
         return _STOPPING
+    if isinstance(order, ReviveOrdered):
+        return OrderOutcome("not_down", f"it is {container.state}: there is nothing to revive", HTTPStatus.CONFLICT)
     if container.state in OUT_OF_BALANCE:
         return OrderOutcome(
             "already", f"it is {container.state} already: {container.latch.reason if container.latch else ''}"
@@ -159,20 +162,18 @@ def not_taken(container: Container) -> OrderOutcome:
 
 def cull_outcome(record: Record) -> OrderOutcome | None:
     """The outcome of a cull that the controller has taken; None while there is no answer."""
-    after = record.after
-    if after.state is State.STOPPING:
+    container = record.container
+    if container.state is State.STOPPING:
         return _STOPPING
-    if record.culled and isinstance(after.answer, Granted):
-        return OrderOutcome("granted", reasons.answer(after.answer), reason=reasons.reason_word(after.answer))
-    if after.order is not None:
-        return None
-    if record.restarted:
-        return OrderOutcome(
-            "restarted", "the app has restarted, and the order was for its previous incarnation", HTTPStatus.CONFLICT
-        )
-    if after.would_culls > record.before.would_culls:
+    kinds = {type(event) for event in record.events}
+    if Culled in kinds and isinstance(container.answer, Granted):
+        return OrderOutcome("granted", reasons.answer(container.answer), reason=reasons.reason_word(container.answer))
+    if Restarted in kinds:
+        sentence = "the app has restarted, and the order was for its previous incarnation"
+        return OrderOutcome("restarted", sentence, HTTPStatus.CONFLICT)
+    if WouldCull in kinds:
         return OrderOutcome("would_cull", "granted, but shadow mode leaves the container up")
-    return _refused(after)
+    return None if container.order is not None else _refused(container)
 
 
 def _refused(container: Container) -> OrderOutcome:
@@ -183,15 +184,6 @@ def _refused(container: Container) -> OrderOutcome:
     word = answer.error if isinstance(answer, Unknown) else "internal"
     status = HTTPStatus.GATEWAY_TIMEOUT if word == "timeout" else HTTPStatus.BAD_GATEWAY
     return OrderOutcome("unknown", reasons.answer(Unknown(word)), status, word)
-
-
-def revive_outcome(record: Record) -> OrderOutcome:
-    """The outcome of an order to revive, by the step that took it."""
-    if record.before.state in OUT_OF_BALANCE:
-        return OrderOutcome("revived", "it is up again, with an empty window")
-    if record.before.state is State.STOPPING:
-        return _STOPPING
-    return OrderOutcome("not_down", f"it is {record.before.state}: there is nothing to revive", HTTPStatus.CONFLICT)
 
 
 _STOPPING: Final = OrderOutcome("stopping", "the sidecar is stopping", HTTPStatus.CONFLICT)

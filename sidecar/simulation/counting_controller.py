@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sidecar.controller.container_controller import Controller
-from sidecar.core.life.events import BeatAnswered
+from sidecar.core.life.triggers import BeatAnswered
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import Judgement, Report, State
 

@@ -17,8 +17,8 @@ from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal, Memory
 from sidecar.controller.membership import Membership
 from sidecar.core.life.container import Container, resume, start
-from sidecar.core.life.events import BeatAnswered, BeatUnanswered, StopRequested
 from sidecar.core.life.snapshot import Record, Snapshot
+from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered, StopRequested
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.outlier import KEPT_MIN, MINUTE_S
 from sidecar.core.measure.weight import FULL, Weight

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from sidecar.controller.journal import Memory
-from sidecar.core.life.events import ClaimAnswered
+from sidecar.core.life.events import Culled, Moved, Recovered, TokenAnswered
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import US_PER_S, Denied, ErrorReport, Report, State, Unknown
 from sidecar.simulation.departures import Departures
@@ -319,19 +319,24 @@ class World:
 
     def _moved(self, sidecar: SimulatedSidecar, record: Record) -> None:
         """Follow a step of a sidecar that drains its container, puts it down or puts it up again."""
-        event, before, after = record.event, record.before.state, record.after.state
-        answer = event.answer if isinstance(event, ClaimAnswered) else None
-        if isinstance(answer, Denied) and answer.reason in NEED_ENGINEER:
-            self._call_engineer()
-        if before is State.SUSPECT and after is State.UP and not record.restarted:
-            self.recoveries += 1
-        app, now = sidecar.app, self.loop.now
-        if after is before or self._sidecars.get(app.place) is not sidecar:
+        app = sidecar.app
+        for event in record.events:
+            if isinstance(event, TokenAnswered) and isinstance(event.answer, Denied):
+                if event.answer.reason in NEED_ENGINEER:
+                    self._call_engineer()
+            elif isinstance(event, Recovered):
+                self.recoveries += 1
+            if isinstance(event, Moved) and self._sidecars.get(app.place) is sidecar:
+                self._changed(sidecar, event)
+
+    def _changed(self, sidecar: SimulatedSidecar, event: Moved) -> None:
+        app, now, before, after = sidecar.app, self.loop.now, event.was, event.state
+        if after is before:
             return
         self.timeline.moved(app.place, now, after)
         if app.serving and after in _OUT:
             app.serving = False
-            suspect_s = sidecar.clock() - record.before.since
+            suspect_s = event.suspect_s if isinstance(event, Culled) else 0.0
             latch = sidecar.controller.container.latch
             reason = latch.reason if latch else ""
             in_outage = self.traffic.outage > 0

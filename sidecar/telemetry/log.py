@@ -16,14 +16,29 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Final, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.life.container import Container
-from sidecar.core.life.events import ClaimAnswered, CullOrdered, LeaseAnswered, ReviveOrdered
+from sidecar.core.life.events import (
+    Culled,
+    Event,
+    Moved,
+    OrderTaken,
+    Recovered,
+    Restarted,
+    Retired,
+    RetirementAnswered,
+    Revived,
+    Suspected,
+    TokenAnswered,
+    WentDown,
+    WouldCull,
+    WouldRetire,
+)
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Denied, Fleet, Granted, Missed, Report, State, Unknown
+from sidecar.core.types import Denied, Fleet, Granted, Missed, Report, Unknown
 from sidecar.telemetry.fleet_telemetry import changes
 from sidecar.telemetry.observers import Failure
 
@@ -49,31 +64,21 @@ class Log:
         self._is_away = False
 
     def observe(self, record: Record) -> None:
-        """Log a change of state, a grant, and (sampled) every other answer to a claim."""
-        before, after, event = record.before, record.after, record.event
-        if isinstance(event, CullOrdered) and after.order is not before.order:
-            logger.warning("cull ordered", extra={"fields": {"author": event.author, "order": event.reason}})
-        if after.state is not before.state:
-            is_loud = after.state in _LOUD or record.not_honoured or isinstance(event, ReviveOrdered)
-            level = logging.WARNING if is_loud else logging.INFO
-            logger.log(level, _message(record), extra={"fields": _change(record)})
-        elif after.would_retire and not before.would_retire:
-            logger.warning("would be retired (shadow mode)", extra={"fields": _change(record)})
-        elif after.would_culls > before.would_culls:
-            logger.warning("would be culled (shadow mode)", extra={"fields": _change(record)})
-        elif record.restarted:
-            logger.info("app restarted", extra={"fields": {"app_start": after.app_start}})
-        if isinstance(event, ClaimAnswered) and not isinstance(event.answer, Granted):
-            self._refused(event.answer, event.claim_id)
-        if isinstance(event, LeaseAnswered) and not isinstance(event.answer, Granted):
-            self._not_leased(event.answer)
+        """Log what has happened in a step, and (sampled) each answer to a request that is no grant."""
+        for event in record.events:
+            if line := LINES.get(type(event)):
+                logger.log(line.level, line.text(event), extra={"fields": _fields(record, event)})
+            elif isinstance(event, TokenAnswered) and not isinstance(event.answer, Granted):
+                self._no_token(event.answer, event.claim_id)
+            elif isinstance(event, RetirementAnswered) and not isinstance(event.answer, Granted):
+                self._no_lease(event.answer)
 
-    def _refused(self, answer: Denied | Unknown, claim_id: str) -> None:
+    def _no_token(self, answer: Denied | Unknown, claim_id: str) -> None:
         word = reasons.reason_word(answer)
         fields = {"claim": reasons.outcome(answer), "reason": word, "claim_id": claim_id}
         self.sampled(f"claim {word}", logging.WARNING, f"no token: {reasons.answer(answer)}", fields)
 
-    def _not_leased(self, answer: Denied | Unknown) -> None:
+    def _no_lease(self, answer: Denied | Unknown) -> None:
         """Log it as a warning only if there was no answer: waiting for a free slot is usual."""
         word = reasons.reason_word(answer)
         level = logging.WARNING if isinstance(answer, Unknown) else logging.INFO
@@ -125,36 +130,62 @@ class Log:
         logger.log(level, text, extra={"fields": {**fields, "swallowed": swallowed}}, exc_info=error)
 
 
-_LOUD: Final = frozenset({State.SUSPECT, State.DRAINING, State.DOWN})
+class EventLine(NamedTuple):
+    """How an event is logged; ``text`` makes the message of it."""
+
+    level: int
+    text: Callable[[Any], str]
 
 
-def _message(record: Record) -> str:
-    if record.not_honoured:
-        return "retired and not replaced in time, up again"
-    return "revived" if isinstance(record.event, ReviveOrdered) else record.after.state
+def _state(event: Moved) -> str:
+    return event.state
 
 
-def _change(record: Record) -> dict[str, object]:
-    before, after = record.before, record.after
+LINES: Final[Mapping[type[Event], EventLine]] = {
+    Moved: EventLine(logging.INFO, _state),
+    Suspected: EventLine(logging.WARNING, _state),
+    Recovered: EventLine(logging.INFO, _state),
+    Culled: EventLine(logging.WARNING, _state),
+    Retired: EventLine(logging.WARNING, _state),
+    WentDown: EventLine(logging.WARNING, _state),
+    Revived: EventLine(
+        logging.WARNING, lambda event: "revived" if event.order else "retired and not replaced in time, up again"
+    ),
+    Restarted: EventLine(logging.INFO, lambda event: "app restarted" if event.state is event.was else event.state),
+    OrderTaken: EventLine(logging.WARNING, lambda _: "cull ordered"),
+    WouldCull: EventLine(logging.WARNING, lambda _: "would be culled (shadow mode)"),
+    WouldRetire: EventLine(logging.WARNING, lambda _: "would be retired (shadow mode)"),
+}
+"""The events that have a line of their own; answers without a grant have a sampled one."""
+
+FIELDS: Final[Mapping[type[Event], Callable[[Any], dict[str, object]]]] = {
+    OrderTaken: lambda event: {"author": event.order.author, "order": event.order.reason},
+    Revived: lambda event: {"author": event.order.author, "order": event.order.reason} if event.order else {},
+    Restarted: lambda event: {"app_start": event.app_start},
+    RetirementAnswered: lambda event: {
+        "lease": reasons.outcome(event.answer),
+        "answer": reasons.lease(event.answer),
+    },
+    TokenAnswered: lambda event: {
+        "claim": reasons.outcome(event.answer),
+        "answer": reasons.answer(event.answer),
+        "claim_id": event.claim_id,
+        "claim_ms": round(event.took_s * 1000, 3),
+    },
+}
+"""What an event adds to the fields of the lines of its step."""
+
+
+def _fields(record: Record, event: Event) -> dict[str, object]:
     fields: dict[str, object] = {
-        "state": after.state,
-        "was": before.state,
+        "state": record.container.state,
+        "was": event.was if isinstance(event, Moved) else record.container.state,
         "errors": record.evidence.errors,
         "kinds": record.evidence.kinds,
-        "reason": _reason(after),
+        "reason": _reason(record.container),
     }
-    if isinstance(record.event, ReviveOrdered):
-        fields.update(author=record.event.author, order=record.event.reason)
-    if isinstance(record.event, LeaseAnswered):
-        fields["lease"] = reasons.outcome(record.event.answer)
-        fields["answer"] = reasons.lease(record.event.answer)
-    if isinstance(record.event, ClaimAnswered):
-        fields["claim"] = reasons.outcome(record.event.answer)
-        fields["answer"] = reasons.answer(record.event.answer)
-        fields["claim_id"] = record.event.claim_id
-        fields["claim_ms"] = round((record.claim_s or 0.0) * 1000, 3)
-    if record.restarted:
-        fields["app_start"] = after.app_start
+    for each in record.events:
+        fields |= FIELDS[type(each)](each) if type(each) in FIELDS else {}
     return fields
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -17,7 +17,19 @@ from prometheus_client.registry import Collector
 
 from sidecar import __version__
 from sidecar.core.explain import reasons
-from sidecar.core.life.events import ClaimAnswered, Judged, LeaseAnswered
+from sidecar.core.life.events import (
+    Checked,
+    Culled,
+    Event,
+    Moved,
+    Restarted,
+    Retired,
+    RetirementAnswered,
+    Revived,
+    TokenAnswered,
+    WouldCull,
+    WouldRetire,
+)
 from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.types import ErrorLevel, Fleet, Granted, Missed, Report, Sample, State, Unknown
 from sidecar.telemetry.observers import Failure
@@ -82,30 +94,30 @@ class Metrics:
         for where in ("step", "journal", "budget", "listener", "log"):
             self._failures.labels(where)
         self._polls_by: dict[tuple[str, str, int], Counter] = {}
+        self._counters: Mapping[type[Event], Callable[[Any], None]] = {
+            Checked: lambda event: self._checks.labels(event.verdict.judgement).inc(),
+            TokenAnswered: self._answered,
+            RetirementAnswered: self._leased,
+            Culled: lambda _: self._culls.inc(),
+            WouldCull: lambda _: self._would_culls.inc(),
+            Retired: lambda _: self._retirements.labels("granted").inc(),
+            WouldRetire: lambda _: self._retirements.labels("would").inc(),
+            Revived: lambda event: None if event.order else self._retirements.labels("not_honoured").inc(),
+            Restarted: lambda _: self._restarts.inc(),
+        }
 
     def observe(self, record: Record) -> None:
-        """Count one step of the controller."""
-        before, after, event = record.before, record.after, record.event
-        if isinstance(event, Judged):
-            self._checks.labels(event.verdict.judgement).inc()
-        elif isinstance(event, ClaimAnswered):
-            self._answered(event, record.claim_s)
-        elif isinstance(event, LeaseAnswered):
-            self._leased(event, record)
-        elif record.restarted:
-            self._restarts.inc()
-        if after.state is not before.state:
-            self._changes.labels(after.state).inc()
-        self._culls.inc(record.culled)
-        if record.not_honoured:
-            self._retirements.labels("not_honoured").inc()
-        self._retirements.labels("would").inc(after.would_retire > before.would_retire)
-        self._would_culls.inc(max(0, after.would_culls - before.would_culls))
+        """Count what has happened in a step of the controller."""
+        for event in record.events:
+            if isinstance(event, Moved) and event.state is not event.was:
+                self._changes.labels(event.state).inc()
+            if count := self._counters.get(type(event)):
+                count(event)
 
-    def _answered(self, event: ClaimAnswered, claim_s: float | None) -> None:
+    def _answered(self, event: TokenAnswered) -> None:
         answer = event.answer
         self._claims.labels(reasons.outcome(answer), reasons.reason_word(answer)).inc()
-        self._claim_s.observe(claim_s or 0.0)
+        self._claim_s.observe(event.took_s)
         if isinstance(answer, Unknown):
             self.reachable.set(0)
         elif answer.capacity:  # else the claim was denied by a hold, without the store
@@ -113,21 +125,21 @@ class Metrics:
             self._used.set(answer.used)
             self._capacity.set(answer.capacity)
 
+    def _leased(self, event: RetirementAnswered) -> None:
+        """Count an answer; a granted lease is counted with the retirement, because it may come too late."""
+        if not isinstance(event.answer, Granted):
+            self._retirements.labels(reasons.outcome(event.answer)).inc()
+        if isinstance(event.answer, Unknown):
+            self.reachable.set(0)
+        elif event.answer.capacity:  # as above
+            self.reachable.set(1)
+
     def beaten(self, answer: Fleet | Unknown) -> None:
         """Keep the numbers of the budget in an answer to a beat."""
         self.reachable.set(isinstance(answer, Fleet))
         if isinstance(answer, Fleet) and answer.capacity:
             self._used.set(answer.used)
             self._capacity.set(answer.capacity)
-
-    def _leased(self, event: LeaseAnswered, record: Record) -> None:
-        """Count an answer. A lease that came too late is not counted."""
-        if record.retired or not isinstance(event.answer, Granted):
-            self._retirements.labels(reasons.outcome(event.answer)).inc()
-        if isinstance(event.answer, Unknown):
-            self.reachable.set(0)
-        elif event.answer.capacity:  # as above
-            self.reachable.set(1)
 
     def polled(self, poller: str, path: str, status: int) -> None:
         """Count one health answer."""

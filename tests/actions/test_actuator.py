@@ -20,9 +20,9 @@ from sidecar.actions.nomad import TOKEN_LIMIT
 from sidecar.app.build_action import action, missing
 from sidecar.config.slices import ActionConfig
 from sidecar.core.life.container import Container
-from sidecar.core.life.events import Judged
+from sidecar.core.life.events import Moved
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Evidence, Judgement, Latch, State, Verdict
+from sidecar.core.types import Evidence, Latch, State
 
 Act = Callable[[], Awaitable[str]]
 UP = Container(State.UP, 0.0, "app/a")
@@ -30,8 +30,8 @@ FACTS = {"ARBITER_SERVICE": "app", "ARBITER_INSTANCE": "web-1"}
 
 
 def _record(before: State, after: State) -> Record:
-    event = Judged(Verdict(Judgement.FINE))
-    return Record(event, Container(before, 0.0, "app/a"), Container(after, 0.0, "app/a"), Evidence(60, 0))
+    events = (Moved(was=before, state=after),) if after is not before else ()
+    return Record(events, Container(after, 0.0, "app/a"), Evidence(60, 0))
 
 
 @asynccontextmanager

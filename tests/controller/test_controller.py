@@ -14,8 +14,9 @@ from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.container_controller import Pace
 from sidecar.controller.inbox import INBOX_LIMIT, REPORTS_A_TURN, Inbox, Message
 from sidecar.controller.journal import Memory
-from sidecar.core.life.events import ClaimAnswered, Judged, StopRequested
+from sidecar.core.life.events import Checked, Moved, TokenAnswered
 from sidecar.core.life.snapshot import Record, Snapshot
+from sidecar.core.life.triggers import StopRequested
 from sidecar.core.measure.measurements import RESULTS_KEPT_S
 from sidecar.core.measure.weight import FULL, RISE_PER_S
 from sidecar.core.types import (
@@ -39,7 +40,7 @@ NO_SETTLE = replace(POLICY, settle_s=0.0)
 
 def check_times(rig: ControllerRig) -> list[float]:
     """When the controller has judged: with nothing else going on, at its checks."""
-    return [at for at, record in rig.observed if isinstance(record.event, Judged)]
+    return [at for at, record in rig.observed if any(isinstance(event, Checked) for event in record.events)]
 
 
 # -- from an error to a cull --------------------------------------------------------------------------------
@@ -113,7 +114,7 @@ async def test_duration_of_the_claim_is_told() -> None:
         await rig.errors(5)
         await rig.advance(1.5)
         await rig.answered(GRANTED)
-        (told,) = [record.claim_s for record in rig.records if isinstance(record.event, ClaimAnswered)]
+        (told,) = [event.took_s for event in rig.events if isinstance(event, TokenAnswered)]
         assert told == pytest.approx(1.5)
 
 
@@ -381,7 +382,7 @@ async def test_observers_see_a_step_before_readers_do() -> None:
     shown: list[State] = []
 
     def observe(record: Record) -> None:
-        if record.after.state is not record.before.state:
+        if any(isinstance(event, Moved) for event in record.events):
             shown.append(rig.controller.snapshot.container.state)
 
     rig = ControllerRig(observe=observe)

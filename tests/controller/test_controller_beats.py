@@ -14,7 +14,7 @@ from harness.controller import EXACT, POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, RETURN_BEATS, Membership
-from sidecar.core.life.events import ClaimAnswered
+from sidecar.core.life.triggers import ClaimAnswered
 from sidecar.core.types import (
     AppExited,
     Beat,

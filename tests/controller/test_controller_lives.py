@@ -11,7 +11,8 @@ from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.container_controller import RESTARTS_A_SECOND
 from sidecar.controller.journal import Memory
 from sidecar.core.life.container import resume, start
-from sidecar.core.life.events import ClaimAnswered
+from sidecar.core.life.events import Restarted
+from sidecar.core.life.triggers import ClaimAnswered
 from sidecar.core.types import (
     NAMELESS,
     AppExited,
@@ -136,7 +137,7 @@ async def test_app_and_page_may_call_one_life_by_two_names(first: str) -> None:
             await rig.reports(report)
         assert rig.controller.snapshot.evidence.errors == 6
         assert rig.controller.stale_reports == 0
-        assert not any(record.restarted for record in rig.records)
+        assert not any(isinstance(event, Restarted) for event in rig.events)
 
 
 @pytest.mark.parametrize("first", ["page", "app"])
@@ -152,7 +153,7 @@ async def test_either_name_that_changes_begins_a_life_and_ends_both_old_names(fi
         assert rig.controller.stale_reports == 2
         await rig.reports(*new)
         assert rig.controller.snapshot.evidence.errors == 4
-        assert [record.restarted for record in rig.records].count(True) == 1
+        assert sum(isinstance(event, Restarted) for event in rig.events) == 1
 
 
 @in_virtual_time
@@ -215,7 +216,7 @@ async def test_culled_app_that_has_gone_is_followed_by_a_clean_start() -> None:
         assert rig.state() is State.DOWN
         await rig.reports(AppExited())
         assert (rig.state(), rig.latch, rig.controller.snapshot.evidence.errors) == (State.UP, None, 0)
-        assert [record.restarted for record in rig.records].count(True) == 1
+        assert sum(isinstance(event, Restarted) for event in rig.events) == 1
         await rig.errors(5)
         first, second = rig.budget.asked
         assert first == "web/a/-"

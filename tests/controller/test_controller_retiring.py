@@ -11,7 +11,8 @@ from harness.controller import EXACT, POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.journal import Memory
 from sidecar.core.life.container import start
-from sidecar.core.life.events import CullOrdered, LeaseAnswered, ReviveOrdered
+from sidecar.core.life.events import Culled
+from sidecar.core.life.triggers import CullOrdered, LeaseAnswered, ReviveOrdered
 from sidecar.core.types import (
     Denied,
     ErrorReport,
@@ -240,9 +241,9 @@ async def test_ordered_cull_is_claimed_as_such_and_carried_out() -> None:
         assert rig.state() is State.DOWN
         assert rig.latch is not None
         assert rig.latch.reason == "a person ordered the cull"
-        (record,) = (record for record in rig.records if record.culled)
-        assert record.before.order is not None
-        assert record.before.order.author == "ann"
+        (culled,) = (event for event in rig.events if isinstance(event, Culled))
+        assert culled.order is not None
+        assert culled.order.author == "ann"
 
 
 @in_virtual_time

@@ -8,7 +8,6 @@ import pytest
 
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
-from sidecar.core.life.events import Judged
 from sidecar.core.measure.weight import FULL, Weight
 from sidecar.core.types import AppExited, ErrorReport, Fleet, Granted, Missed, Policy, Report, Results, Sample, State
 
@@ -201,10 +200,10 @@ async def test_flood_of_reports_in_a_drain_is_not_judged_one_by_one() -> None:
     policy: Policy = replace(NO_SETTLE, drain_s=60.0)
     async with ControllerRig(policy) as rig:
         await draining(rig)
-        judged = sum(isinstance(record.event, Judged) for record in rig.records)
+        judged = len(rig.records)
         for _ in range(100):
             await rig.reports(Results(5, 0, 2))
-        assert sum(isinstance(record.event, Judged) for record in rig.records) == judged
+        assert len(rig.records) == judged
 
 
 # -- soft drain -----------------------------------------------------------------------------------------------

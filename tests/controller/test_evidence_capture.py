@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.controller import IDENTITY, POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.evidence_capture import evidence_text
-from sidecar.core.life.events import CullOrdered
+from sidecar.core.life.events import Culled, TokenAnswered
+from sidecar.core.life.snapshot import Record
+from sidecar.core.life.triggers import CullOrdered
 from sidecar.core.types import Claim, Denied, ErrorLevel, ErrorReport, Granted, Policy, State, Unknown
-
-if TYPE_CHECKING:
-    from sidecar.core.life.snapshot import Record
 
 NO_SETTLE = replace(POLICY, settle_s=0.0)
 GRANTED = Granted(1, 10)
@@ -78,7 +76,7 @@ async def test_time_of_the_hook_is_none_of_the_claims() -> None:
         await rig.answered(GRANTED)
         await rig.advance(2.0)
         await rig.answered(REPLAYED)
-        assert [record.claim_s for record in rig.records if record.claim_s is not None] == [0.5]
+        assert [event.took_s for event in rig.events if isinstance(event, TokenAnswered)] == [0.5]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +212,7 @@ async def test_capture_is_there_when_observers_hear_of_the_cull() -> None:
     seen: list[str | None] = []
 
     def observe(record: Record) -> None:
-        if record.culled:
+        if any(isinstance(event, Culled) for event in record.events):
             seen.append(record.cull_evidence.capture if record.cull_evidence else None)
 
     async with ControllerRig(NO_SETTLE, observe=observe, hook=Looker()) as rig:

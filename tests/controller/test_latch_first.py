@@ -10,7 +10,7 @@ import pytest
 
 from harness.controller import POLICY, ControllerRig, MemoryJournal
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core.life.events import ReviveOrdered, StopRequested
+from sidecar.core.life.triggers import ReviveOrdered, StopRequested
 from sidecar.core.types import Granted, Policy, State
 
 if TYPE_CHECKING:

@@ -355,9 +355,9 @@ async def test_store_that_hangs_does_not_hold_up_the_end() -> None:
 async def test_steps_and_answers_are_kept_with_the_time_at_which_they_came() -> None:
     before = asking()
     event = answered(before, REPLAYED)
-    after, _ = transitions.step(before, event, 4.0, POLICY)
+    after, _, events = transitions.step(before, event, 4.0, POLICY)
     ledger_rig = LedgerRig(ManualStore())
-    ledger_rig.ledger.notice(Record(event, before, after, Evidence(60)))
+    ledger_rig.ledger.notice(Record(events, after, Evidence(60)))
     ledger_rig.ledger.beaten(AWAY)
     ledger_rig.ledger.beaten(Fleet(1))
     assert [(one.what, one.at, one.instance) for one in ledger_rig.ledger.local(0.0)] == [
@@ -475,8 +475,8 @@ def test_what_the_hook_printed_is_kept_with_the_cull(found: str | None, detail: 
     ledger = Ledger(ManualStore(), "a", wall=lambda: WALL_S, rng=Random(0), on_failure=told.append)
     before = asking()
     event = answered(before, REPLAYED)
-    after, _ = transitions.step(before, event, 5.0, POLICY)
-    ledger.notice(Record(event, before, after, Evidence(60), CullEvidence("", WALL_S, capture=found)))
+    after, _, events = transitions.step(before, event, 5.0, POLICY)
+    ledger.notice(Record(events, after, Evidence(60), CullEvidence("", WALL_S, capture=found)))
     details = {entry.what: entry.detail for entry in ledger.local(0.0)}
     assert details == {"granted": reasons.answer(REPLAYED), "culled": detail}
     assert told == []

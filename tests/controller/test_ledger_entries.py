@@ -20,8 +20,9 @@ from sidecar.controller.ledger_entries import (
 from sidecar.core.life import transitions
 from sidecar.core.life.container import resume
 from sidecar.core.life.delays import HONOUR_S
-from sidecar.core.life.events import AppRestarted, ClaimAnswered, CullOrdered, Event, LeaseAnswered, ReviveOrdered
+from sidecar.core.life.events import Revived
 from sidecar.core.life.snapshot import Record
+from sidecar.core.life.triggers import AppRestarted, ClaimAnswered, CullOrdered, LeaseAnswered, ReviveOrdered, Trigger
 from sidecar.core.types import (
     ENTRY_WORDS,
     CauseTrial,
@@ -51,20 +52,19 @@ CALM = Fleet(10)
 class Story:
     """A container, and the writer of its entries."""
 
-    def __init__(self, policy: Policy = POLICY, honour_s: float = HONOUR_S) -> None:
+    def __init__(self, policy: Policy = POLICY) -> None:
         self.policy = policy
         self.container = begun(policy)
-        self.writer = EntryWriter("alloc", honour_s)
+        self.writer = EntryWriter("alloc")
         self.entries: list[Entry] = []
         self.jump_s = 0.0
 
-    def at(self, second: float, event: Event) -> None:
-        before = self.container
-        self.container, _ = transitions.step(before, event, second, self.policy)
-        record = Record(event, before, self.container, REDIS)
+    def at(self, second: float, event: Trigger) -> None:
+        self.container, _, events = transitions.step(self.container, event, second, self.policy)
+        record = Record(events, self.container, REDIS)
         self.entries += self.writer.of_step(record, WALL_S + second + self.jump_s, second)
 
-    def told(self, *steps: tuple[float, Event]) -> list[Entry]:
+    def told(self, *steps: tuple[float, Trigger]) -> list[Entry]:
         """The entries so far, after these steps; the fleet hears at once of a container that has become suspect."""
         for second, event in steps:
             self.at(second, event)
@@ -173,14 +173,6 @@ def test_would_be_cull_that_ends_with_the_app_has_not_recovered() -> None:
     assert story.whats == ["suspect", "granted", "would_cull", "restarted"]
 
 
-def test_sidecar_that_took_over_tells_what_it_can_know() -> None:
-    story = Story(SHADOW).asks()
-    story.is_told(4.0, GRANTED)
-    story.writer, story.entries = EntryWriter("alloc"), []
-    story.at(64.0, FINE)
-    assert story.entries == [Entry("would_recover", WALL_S + 64, "alloc")]
-
-
 @pytest.mark.parametrize(("second", "times"), [(3.0 + HONOUR_S, 0), (4.0 + HONOUR_S, 1)], ids=["not yet", "too long"])
 def test_cull_that_nobody_honours_is_told_once(second: float, times: int) -> None:
     story = Story().asks()
@@ -252,10 +244,9 @@ def test_retirement_is_told_and_the_restart_in_place() -> None:
     ]
 
 
-def test_who_was_retired_and_not_replaced_is_back() -> None:
-    latched = replace(begun(), latch=Latch("", WALL_S, "old", lease="holder"))
-    record = Record(FINE, latched, replace(latched, latch=None), REDIS)
-    assert EntryWriter("alloc").of_step(record, WALL_S + 600, 5.0) == [
+def test_retired_container_that_was_not_replaced_is_back() -> None:
+    event = Revived(was=State.DOWN, state=State.UP, out_s=600.0, order=None)
+    assert EntryWriter("alloc").of_step(Record((event,), begun(), REDIS), WALL_S + 600, 5.0) == [
         Entry(
             *("revived", WALL_S + 600, "alloc"),
             reason="not_replaced",
@@ -270,12 +261,6 @@ def test_step_that_changes_nothing_is_worth_nothing() -> None:
     assert story.told(*((float(second), FINE) for second in range(20))) == []
 
 
-def test_wall_clock_that_stepped_back_gives_no_negative_time() -> None:
-    before = replace(begun(), latch=Latch("id", WALL_S + 500, "many"))
-    record = Record(ReviveOrdered("ann", "false alarm", "two"), before, begun(app_start="two"), REDIS)
-    assert [one.seconds for one in EntryWriter("alloc").of_step(record, WALL_S, 5.0)] == [0.0]
-
-
 # -- restarts in place of a container that is well ------------------------------------------------------------
 
 
@@ -285,7 +270,7 @@ def restarting(*seconds: float, until: float) -> Story:
     story.container = replace(story.container, app_start=None)
     story.told((0.0, FINE), (1.0, AppRestarted("first")), (10.0, FINE))
     assert story.entries == [], "the first id names the incarnation that is there"
-    events: list[tuple[float, Event]] = [(float(second), FINE) for second in range(20, round(until) + 1, 10)]
+    events: list[tuple[float, Trigger]] = [(float(second), FINE) for second in range(20, round(until) + 1, 10)]
     events += [(second, AppRestarted(f"life-{second}")) for second in seconds]
     story.told(*sorted(events, key=lambda event: event[0]))
     return story

@@ -27,8 +27,8 @@ from sidecar.controller.membership import (
 from sidecar.core.fleet.about import About, unpack
 from sidecar.core.life.container import Container, CullOrder, start
 from sidecar.core.life.detectors import complaint
-from sidecar.core.life.events import BeatAnswered, BeatUnanswered
 from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
 from sidecar.core.types import Beat, Denied, Evidence, Fleet, Latch, Policy, Presence, State, Unknown
 
 INTERVAL_S = 10.0

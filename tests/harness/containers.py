@@ -5,21 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
-from sidecar.core.life.container import Container, Step, start
-from sidecar.core.life.events import (
+from sidecar.core.life import transitions
+from sidecar.core.life.container import Container, start
+from sidecar.core.life.transitions import TRANSITIONS
+from sidecar.core.life.triggers import (
     BeatAnswered,
     ClaimAnswered,
     ClaimToken,
     CullOrdered,
     Effect,
-    Event,
     Judged,
     LeaseAnswered,
     ReleaseLease,
     RequestLease,
     ReviveOrdered,
+    Trigger,
 )
-from sidecar.core.life.transitions import TRANSITIONS, step
 from sidecar.core.types import (
     NO_IDENTITY,
     Answer,
@@ -63,6 +64,12 @@ def begun(policy: Policy = POLICY, app_start: str | None = "one") -> Container:
     return start(APP, 0.0, policy, app_start=app_start, identity=IDENTITY if policy.lifetime_s else NO_IDENTITY)
 
 
+def step(container: Container, trigger: Trigger, now: float, policy: Policy) -> tuple[Container, tuple[Effect, ...]]:
+    """One step, without its events."""
+    container, effects, _ = transitions.step(container, trigger, now, policy)
+    return container, effects
+
+
 def asking(policy: Policy = POLICY, app_start: str | None = "one") -> Container:
     """A container with an outstanding claim, at the second when it has settled."""
     container, _ = step_and_beat(begun(policy, app_start), SICK, 0.0, policy)
@@ -76,7 +83,9 @@ def heard(container: Container, jitter: float = 0.0) -> BeatAnswered:
     return BeatAnswered(container.presence, container.life, Fleet(3), jitter)
 
 
-def step_and_beat(container: Container, event: Event, now: float, policy: Policy) -> Step:
+def step_and_beat(
+    container: Container, event: Trigger, now: float, policy: Policy
+) -> tuple[Container, tuple[Effect, ...]]:
     """One step; if the container is a suspect then, its beat is answered at once."""
     container, effects = step(container, event, now, policy)
     if container.state is not SUSPECT:
@@ -115,10 +124,10 @@ def lease_wishes(effects: tuple[Effect, ...]) -> list[RequestLease | ReleaseLeas
     return [effect for effect in effects if isinstance(effect, (RequestLease, ReleaseLease))]
 
 
-EVENTS = get_args(Event)
+TRIGGERS = get_args(Trigger)
 
 
-def reachable(state: State, event: type[Event]) -> set[State]:
+def reachable(state: State, event: type[Trigger]) -> set[State]:
     """The states that the table allows after this event, the same state included."""
     transition = TRANSITIONS.get((state, event))
     return {state, *(transition.to if transition else ())}

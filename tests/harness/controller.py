@@ -15,7 +15,8 @@ from harness.virtual_time import VirtualLoop, settle
 from sidecar.controller.container_controller import Controller, Pace
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.life.container import start
-from sidecar.core.life.events import BeatAnswered, BeatUnanswered
+from sidecar.core.life.events import Checked, Event, Moved
+from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import Weight
 from sidecar.core.types import (
@@ -200,9 +201,9 @@ class ControllerRig:
 
     def _beating(self, observe: Callable[[Record], None]) -> Callable[[Record], None]:
         def both(record: Record) -> None:
-            after = record.after
+            after = record.container
             is_news = after.presence is Presence.SUSPECT and not after.is_announced
-            if self.fleet is not None and is_news and not isinstance(record.event, BeatUnanswered):
+            if self.fleet is not None and is_news:
                 self.controller.inbox.put(BeatAnswered(after.presence, after.life, self.fleet))
             observe(record)
 
@@ -234,7 +235,13 @@ class ControllerRig:
     @property
     def states(self) -> list[State]:
         """The states that the container entered, in order."""
-        return [record.after.state for record in self.records if record.after.state is not record.before.state]
+        moves = [event for record in self.records for event in record.events if isinstance(event, Moved)]
+        return [move.state for move in moves if move.state is not move.was]
+
+    @property
+    def events(self) -> list[Event]:
+        """What has happened, in order, but for the checks."""
+        return [event for record in self.records for event in record.events if not isinstance(event, Checked)]
 
     async def advance(self, seconds: float) -> None:
         """Let this much time pass, with everything that is due."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from sidecar.core.life.container import Container
-from sidecar.core.life.events import Judged
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import (
     CauseTrial,
@@ -15,11 +14,9 @@ from sidecar.core.types import (
     Evidence,
     Fleet,
     Hold,
-    Judgement,
     Latch,
     State,
     Unknown,
-    Verdict,
 )
 from sidecar.notify.alerts import REDIS_AWAY_S, Alert, Alerts
 
@@ -134,7 +131,7 @@ def test_redis_is_away_after_five_minutes_and_once() -> None:
 
 def down(since: float, *, evidence: Evidence, lease: str = "") -> Record:
     container = Container(State.DOWN, since, "web/a", latch=Latch("id", 0.0, "why", lease))
-    return Record(Judged(Verdict(Judgement.FINE)), container, container, evidence)
+    return Record((), container, evidence)
 
 
 SILENT = Evidence(60)
@@ -178,7 +175,7 @@ def test_action_that_failed_is_told_once_until_the_container_is_up() -> None:
     )
     assert words(seen, AWAY, 20.0) == []
     up = Container(State.UP, 30.0, "web/a")
-    seen.step(Record(Judged(Verdict(Judgement.FINE)), up, up, SILENT), 30.0)
+    seen.step(Record((), up, SILENT), 30.0)
     assert words(seen, AWAY, 30.0) == []
     seen.acted(FAILED)
     assert words(seen, AWAY, 31.0) == [], "it is up: nobody has to restart it"

@@ -17,8 +17,8 @@ from harness.own_address import own_address
 from harness.waiting import eventually
 from sidecar.core.life import transitions
 from sidecar.core.life.container import start
-from sidecar.core.life.events import StopRequested
 from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.triggers import StopRequested
 from sidecar.core.types import Denied, Evidence, Granted, Latch, Policy, State
 from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.net.sockets import bind_tcp

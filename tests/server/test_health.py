@@ -17,8 +17,8 @@ from harness.raw_http import Observed, RawConnection, get, listening
 from harness.virtual_time import in_virtual_time
 from sidecar.core.life import transitions
 from sidecar.core.life.container import start
-from sidecar.core.life.events import StopRequested
 from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.triggers import StopRequested
 from sidecar.core.types import Denied, Evidence, Granted, Judgement, Latch, Policy, Reason, State, Unknown, Verdict
 from sidecar.net import request_head
 from sidecar.server import health

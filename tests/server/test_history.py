@@ -9,8 +9,9 @@ import pytest
 from harness.containers import heard
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, start
-from sidecar.core.life.events import AppRestarted, ClaimAnswered, Event, Judged, StopRequested
+from sidecar.core.life.events import Event, Retired, RetirementAnswered, Revived
 from sidecar.core.life.snapshot import Record
+from sidecar.core.life.triggers import AppRestarted, ClaimAnswered, Judged, StopRequested, Trigger
 from sidecar.core.types import (
     Answer,
     Denied,
@@ -18,7 +19,6 @@ from sidecar.core.types import (
     Granted,
     Hold,
     Judgement,
-    Latch,
     Policy,
     Reason,
     State,
@@ -43,11 +43,10 @@ class Life:
         self.container = container
         self.history = History(lambda: 1000.0 + self.now)
 
-    def step(self, event: Event, now: float) -> None:
+    def step(self, event: Trigger, now: float) -> None:
         self.now = now
-        before = self.container
-        self.container, _ = transitions.step(before, event, now, self.policy)
-        self.history.notice(Record(event, before, self.container, Evidence(60)))
+        self.container, _, events = transitions.step(self.container, event, now, self.policy)
+        self.history.notice(Record(events, self.container, Evidence(60)))
 
     def judged(self, verdict: Verdict, now: float) -> None:
         self.step(Judged(verdict), now)
@@ -129,22 +128,21 @@ def test_refusal_by_a_hold_names_its_author_and_reason() -> None:
     assert denied.sentence == "anna holds the service: a deploy, no container is culled for 1m"
 
 
-@pytest.mark.parametrize("answer", [Granted(1, 2), Denied("slots", 1, 1, 60.0), Unknown("timeout")])
-def test_answers_to_lease_requests_are_shown_as_such(answer: Answer) -> None:
+@pytest.mark.parametrize(
+    ("event", "what"),
+    [
+        (RetirementAnswered(Granted(1, 2)), "lease_granted"),
+        (RetirementAnswered(Denied("slots", 1, 1, 60.0)), "lease_denied"),
+        (RetirementAnswered(Unknown("timeout")), "lease_unknown"),
+        (Retired(was=State.RETIRING, state=State.DRAINING, why="retired at age 6h"), "retired"),
+        (Revived(was=State.DOWN, state=State.UP, out_s=60.0, order=None), "revived"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_retirement_is_shown_step_by_step(event: Event, what: str) -> None:
     life = Life()
-    waiting = replace(STARTED, state=State.RETIRING)
-    asked = replace(waiting, lease_answer=answer)
-    life.history.notice(Record(Judged(FINE), waiting, asked, Evidence(60)))
-    assert life.decisions == [f"lease_{type(answer).__name__.lower()}"]
-
-
-def test_retirement_and_revival_are_shown() -> None:
-    life = Life()
-    up = replace(STARTED, state=State.UP)
-    away = replace(up, state=State.DRAINING, latch=Latch("", 1.0, "retired at age 6h", lease="word"))
-    for before, after in ((up, away), (away, up)):
-        life.history.notice(Record(Judged(FINE), before, after, Evidence(60)))
-    assert life.decisions == ["retired", "revived"]
+    life.history.notice(Record((event,), STARTED, Evidence(60)))
+    assert life.decisions == [what]
 
 
 def test_time_of_the_last_answer_is_known() -> None:

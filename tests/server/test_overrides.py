@@ -11,17 +11,17 @@ import pytest
 from harness.raw_http import Answer, Observed, RawConnection, get, listening, post
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, start
-from sidecar.core.life.events import (
+from sidecar.core.life.snapshot import Record
+from sidecar.core.life.triggers import (
     AppRestarted,
     ClaimAnswered,
     ClaimToken,
     CullOrdered,
-    Event,
     Judged,
     ReviveOrdered,
     StopRequested,
+    Trigger,
 )
-from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Answer as Reply
 from sidecar.core.types import Denied, Evidence, Granted, Judgement, Policy, State, Unknown, Verdict
 from sidecar.inputs import report_api
@@ -53,10 +53,9 @@ class Box:
             self.step(event)
             self.has_order.set()
 
-    def step(self, event: Event) -> None:
-        before = self.container
-        self.container, effects = transitions.step(before, event, 1.0, self.policy)
-        self.overrides.notice(Record(event, before, self.container, Evidence(60)))
+    def step(self, event: Trigger) -> None:
+        self.container, effects, events = transitions.step(self.container, event, 1.0, self.policy)
+        self.overrides.notice(Record(events, self.container, Evidence(60)))
         for effect in effects:
             if isinstance(effect, ClaimToken) and self.reply is not None:
                 self.step(ClaimAnswered(effect.claim_id, self.reply, 1_700_000_000.0))
@@ -140,7 +139,7 @@ async def test_controller_that_hangs_is_a_202_too(wire: RawConnection, box: Box)
 
 
 @pytest.mark.parametrize("event", [AppRestarted("2"), StopRequested()], ids=["restarted", "stopped"])
-async def test_order_overtaken_by_another_event_says_so(observed: Observed, event: Event) -> None:
+async def test_order_overtaken_by_another_event_says_so(observed: Observed, event: Trigger) -> None:
     box = Box(limit_s=60)
     box.reply = None
     async with listening(box.overrides.routes(), observed) as listener, await RawConnection.to(listener) as wire:

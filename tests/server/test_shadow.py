@@ -14,7 +14,7 @@ from aiohttp.test_utils import make_mocked_request
 from harness.controller import ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.life.container import Container, CullOrder
-from sidecar.core.life.events import CullOrdered
+from sidecar.core.life.triggers import CullOrdered
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import (
     Denied,

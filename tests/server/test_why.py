@@ -13,8 +13,7 @@ from aiohttp.test_utils import make_mocked_request
 from sidecar.actions.actuator import ActionResult
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
 from sidecar.core.life.container import Container, CullOrder, start
-from sidecar.core.life.events import Judged
-from sidecar.core.life.snapshot import Record, Snapshot
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import (
     Answer,
     CauseTrial,
@@ -264,7 +263,6 @@ def test_hold_that_only_this_sidecar_knows_is_shown() -> None:
 def test_wait_grows_shorter_as_the_answer_grows_old() -> None:
     memory = Memory(SUSPECT)
     denied = replace(SUSPECT, answer=Denied("window", 10, 10, 200.0))
-    memory.history.notice(Record(Judged(BAD), SUSPECT, denied, EVIDENCE))
     memory.history.answered_at = UNIX - 10.00049
     memory.container = denied
     value = memory.why.value()

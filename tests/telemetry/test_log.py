@@ -24,8 +24,9 @@ from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.fleet.terms import Share
 from sidecar.core.life.container import start
-from sidecar.core.life.events import ClaimAnswered, CullOrdered, ReviveOrdered
+from sidecar.core.life.events import TokenAnswered
 from sidecar.core.life.snapshot import Record
+from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
 from sidecar.core.types import Answer, CauseTrial, Denied, ErrorReport, Evidence, Fleet, Granted, Hold, Unknown
 from sidecar.telemetry.log import QUEUE_LIMIT, Log, as_console, as_json, logger, logging_to
 from sidecar.telemetry.observers import Failure
@@ -90,7 +91,7 @@ class HandClock:
 
 def answered(answer: Answer) -> Record:
     container = start("web/a", 0.0, POLICY)
-    return Record(ClaimAnswered("web/a/-", answer, 0.0), container, container, Evidence(60, 0, {}, {}, None, None))
+    return Record((TokenAnswered("web/a/-", answer, 0.0),), container, Evidence(60))
 
 
 def raised(text: str) -> ValueError:

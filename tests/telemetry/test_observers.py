@@ -3,7 +3,6 @@ from __future__ import annotations
 from functools import partial
 
 from sidecar.core.life.container import start
-from sidecar.core.life.events import StopRequested
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Evidence, Fleet, Missed, Policy, Sample, Unknown
 from sidecar.telemetry.log import Log
@@ -17,7 +16,7 @@ def _keep(seen: list[tuple[str, object]], name: str, what: object) -> None:
 
 def test_every_observer_gets_the_same_record_in_order() -> None:
     container = start("web/a", 0.0, Policy())
-    record, error = Record(StopRequested(), container, container, Evidence(60)), ValueError("lost")
+    record, error = Record((), container, Evidence(60)), ValueError("lost")
     observers, seen = Observers(), list[tuple[str, object]]()
     for name in ("first", "second"):
         observe = partial(_keep, seen, name)

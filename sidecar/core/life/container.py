@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
 
-from sidecar.core.life.events import Effect
 from sidecar.core.types import NO_IDENTITY, Answer, Latch, Policy, Presence, RandomIdentity, State, Verdict
 from sidecar.core.values import replace
 
@@ -24,50 +23,40 @@ class CullOrder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The state of one incarnation of the app.
-
-    ``app``: service and allocation. ``app_start``: the app's own id of its incarnation, once it is known.
-    ``incarnation``: the id under which claims are made; it stays once a claim was made (``asked``). ``since``: when the
-    state was entered. ``born``: when the incarnation began. ``due``: when the next step is due, if any. ``asking``: a
-    claim is outstanding. ``unknowns``: unclear answers in a row.
-    ``answer``: the last answer. ``stopped_down``: it was down when the sidecar stopped. ``would_culls``: culls of this
-    incarnation that shadow mode did not carry out; ``would_down``: the app has not recovered since. ``order``: a
-    person's order that is being claimed or was granted.
-
-    Of a suspect: ``is_announced``: the store has answered a beat that announced it, and every beat since.
-    ``refused``: a claim was denied. ``unclear``: the last claim may have been granted, without a clear answer.
-
-    Of its retirement: ``identity``: its holder and jitter. ``leasing``: a request for a lease is outstanding.
-    ``lease_answer``: the last answer to one. ``lease_ends``: when the lease ends. ``respite_until``: when the next
-    retirement may be due. ``would_retire``: it was due in shadow mode.
-    """
+    """The state of one incarnation of the app; instants are monotonic seconds of one clock."""
 
     state: State
-    since: float
-    app: str
-    app_start: str | None = None
-    incarnation: str = UNNAMED
-    born: float = 0.0
-    due: float | None = None
-    verdict: Verdict | None = None
-    asked: bool = False
-    asking: bool = False
-    unknowns: int = 0
-    answer: Answer | None = None
-    latch: Latch | None = None
-    stopped_down: bool = False
-    would_culls: int = 0
-    would_down: bool = False
-    order: CullOrder | None = None
-    is_announced: bool = False
-    refused: bool = False
-    unclear: bool = False
-    identity: RandomIdentity = NO_IDENTITY
-    leasing: bool = False
-    lease_answer: Answer | None = None
+    since: float  # when the state was entered
+    app: str  # service and allocation
+    app_start: str | None = None  # the app's own id of its incarnation, once it is known
+    incarnation: str = UNNAMED  # the id under which claims are made; it stays once a claim was made
+    born: float = 0.0  # when the incarnation began
+    due: float | None = None  # when the next step is due, if any
+    verdict: Verdict | None = None  # the last
+    asked: bool = False  # whether a claim was made
+    asking: bool = False  # whether a claim is outstanding
+    unknowns: int = 0  # unclear answers in a row
+    answer: Answer | None = None  # the last answer to a claim
+    latch: Latch | None = None  # the token or lease that put it out of balance
+    out_since: float | None = None  # when that was granted; in shadow mode: when it would have been
+    is_overdue: bool = False  # whether an event has told that its cull is not honoured
+    stopped_down: bool = False  # whether it was down when the sidecar stopped
+    would_culls: int = 0  # culls of this incarnation that shadow mode did not carry out
+    would_down: bool = False  # whether the app has not recovered since such a cull
+    order: CullOrder | None = None  # a person's order that is being claimed or was granted
+
+    # of a suspect
+    is_announced: bool = False  # whether the store has answered a beat that announced it, and every beat since
+    refused: bool = False  # whether a claim was denied
+    unclear: bool = False  # whether the last claim may have been granted, without a clear answer
+
+    # of its retirement
+    identity: RandomIdentity = NO_IDENTITY  # its holder and jitter
+    leasing: bool = False  # whether a request for a lease is outstanding
+    lease_answer: Answer | None = None  # the last answer to one
     lease_ends: float | None = None
-    respite_until: float = -inf
-    would_retire: bool = False
+    respite_until: float = -inf  # when the next retirement may be due
+    would_retire: bool = False  # whether it was due in shadow mode
 
     @property
     def instance(self) -> str:
@@ -98,6 +87,10 @@ class Container:
     def lease(self) -> str:
         """The holder of the lease under which this incarnation is out of balance; empty without one."""
         return self.latch.lease if self.latch else ""
+
+    def out_s(self, now: float) -> float:
+        """Seconds since the token or the lease; 0 without one."""
+        return 0.0 if self.out_since is None else now - self.out_since
 
     @property
     def haproxy_up(self) -> bool:
@@ -155,7 +148,7 @@ def start(
 def resume(container: Container, latch: Latch, now: float, drained_for_s: float, policy: Policy) -> Container:
     """The container under a latch from disk: in the rest of its drain, or down; a lease ends that in time."""
     drained_for_s = max(0.0, drained_for_s)  # the wall clock may have stepped back
-    container = replace(container, since=now, latch=latch)
+    container = replace(container, since=now, latch=latch, out_since=now - drained_for_s)
     if latch.lease:
         container = replace(container, lease_ends=now + policy.retire_timeout_s - latch.spent_s - drained_for_s)
     if drained_for_s < policy.drain_s:
@@ -183,7 +176,3 @@ def is_drained(container: Container, idle_at: float | None, policy: Policy) -> b
     if container.state is not State.DRAINING or idle_at is None:
         return False
     return idle_at >= container.since + policy.drain_min_s
-
-
-Step = tuple[Container, tuple[Effect, ...]]
-"""The container after an event, and the effects that follow."""

@@ -13,9 +13,23 @@ from __future__ import annotations
 from typing import Final
 
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Container, CullOrder, Step, enter, is_drained, out_of_balance
+from sidecar.core.life.container import Container, CullOrder, enter, is_drained, out_of_balance
 from sidecar.core.life.delays import denied_delay, spread, unknown_delay
 from sidecar.core.life.events import (
+    ClaimDeferred,
+    Culled,
+    Event,
+    Moved,
+    OrderIgnored,
+    OrderTaken,
+    Recovered,
+    Step,
+    Suspected,
+    TokenAnswered,
+    WentDown,
+    WouldCull,
+)
+from sidecar.core.life.triggers import (
     BeatAnswered,
     BeatUnanswered,
     ClaimAnswered,
@@ -39,79 +53,94 @@ OLD_ERRORS: Final = Denied("old_errors", 0, 0, OLD_WAIT_S)
 """What a suspect with old errors says of its claim; the fleet was not asked."""
 
 
-def begin(container: Container, event: Judged, now: float, policy: Policy) -> Step:
+def begin(container: Container, trigger: Judged, now: float, policy: Policy) -> Step:
     """Judge a starting app after its grace; errors in the grace do not count."""
-    container = replace(container, verdict=event.verdict)
+    container = replace(container, verdict=trigger.verdict)
     if container.due is not None and now < container.due:
-        return container, ()
+        return Step(container)
+    if policy.grace_s <= 0 and trigger.verdict.judgement is not Judgement.FINE:
+        return suspect(container, trigger, now, policy)
+    moved = Moved(was=container.state, state=State.UP, why="it is judged from now on")
     container = enter(container, State.UP, now)
-    if policy.grace_s > 0:
-        return replace(container, verdict=None), (ClearWindow(heart=False),)
-    return suspect(container, event, now, policy)
+    if policy.grace_s <= 0:
+        return Step(container, events=(moved,))
+    return Step(replace(container, verdict=None), (ClearWindow(heart=False),), (moved,))
 
 
-def suspect(container: Container, event: Judged, now: float, _policy: Policy) -> Step:
+def suspect(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
     """Suspect the app; then a beat has to announce it."""
-    container = replace(container, verdict=event.verdict)
-    if event.verdict.judgement is Judgement.FINE:
-        return container, ()
-    return replace(enter(container, State.SUSPECT, now), unknowns=0), ()
+    container = replace(container, verdict=trigger.verdict)
+    if trigger.verdict.judgement is Judgement.FINE:
+        return Step(container)
+    suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=trigger.verdict)
+    return Step(replace(enter(container, State.SUSPECT, now), unknowns=0), events=(suspected,))
 
 
-def announced(container: Container, event: BeatAnswered, now: float, policy: Policy) -> Step:
+def announced(container: Container, trigger: BeatAnswered, now: float, policy: Policy) -> Step:
     """Plan the claim once the fleet knows of this suspect; answers to other beats change nothing."""
-    is_about_it = event.presence is Presence.SUSPECT and event.life == container.life and not container.would_down
+    is_about_it = trigger.presence is Presence.SUSPECT and trigger.life == container.life and not container.would_down
     if not is_about_it or container.is_announced:
-        return container, ()
+        return Step(container)
     container = replace(container, is_announced=True)
     if container.asking or container.order is not None:
-        return container, ()
-    settle_s = spread(policy.settle_s, event.jitter, container.verdict)
-    due = max(now + settle_s, now + event.wait_s)
+        return Step(container)
+    settle_s = spread(policy.settle_s, trigger.jitter, container.verdict)
+    due = max(now + settle_s, now + trigger.wait_s)
     if now < due:
-        return replace(container, due=due), ()
+        return Step(replace(container, due=due))
     return _claim(container, now)
 
 
-def unannounced(container: Container, _event: BeatUnanswered, _now: float, _policy: Policy) -> Step:
+def unannounced(container: Container, _trigger: BeatUnanswered, _now: float, _policy: Policy) -> Step:
     """Stop claiming until the store answers a beat again, unless a person ordered the cull."""
     due = container.due if container.order is not None else None
-    return replace(container, is_announced=False, due=due), ()
+    return Step(replace(container, is_announced=False, due=due))
 
 
-def pursue(container: Container, event: Judged, now: float, _policy: Policy) -> Step:
+def pursue(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
     """Claim when it is due while the verdict is excessive or there is an order; else go back up."""
-    container = replace(container, verdict=event.verdict)
+    container = replace(container, verdict=trigger.verdict)
     if container.asking:
-        return container, ()
-    if event.verdict.judgement is Judgement.FINE and container.order is None:
-        return _recover(container, now), unused(container)
+        return Step(container)
+    if trigger.verdict.judgement is Judgement.FINE and container.order is None:
+        return _recover(container, now, unused(container))
     if container.due is None or now < container.due:
-        return container, ()
+        return Step(container)
     return _claim(container, now)
 
 
-def order(container: Container, event: CullOrdered, now: float, _policy: Policy) -> Step:
+def order(container: Container, trigger: CullOrdered, now: float, _policy: Policy) -> Step:
     """Claim at once for an order; an outstanding claim counts for the order, too."""
     if container.order is not None or container.would_down:
-        return container, ()
-    container = replace(container, order=CullOrder(event.author, event.reason, container.state, container.due))
+        return Step(container, events=(OrderIgnored(trigger),))
+    events: tuple[Event, ...] = (OrderTaken(trigger),)
+    container = replace(container, order=CullOrder(trigger.author, trigger.reason, container.state, container.due))
     if container.state is not State.SUSPECT:
-        container = replace(enter(container, State.SUSPECT, now), unknowns=0)
-    return (container, ()) if container.asking else _claim(container, now)
+        suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=container.verdict, by_order=True)
+        container, events = replace(enter(container, State.SUSPECT, now), unknowns=0), (*events, suspected)
+    after, effects, more = Step(container) if container.asking else _claim(container, now)
+    return Step(after, effects, (*events, *more))
 
 
 def _claim(container: Container, now: float) -> Step:
     if container.leasing:
-        return replace(container, due=now + LEASE_WAIT_S), ()
+        return Step(replace(container, due=now + LEASE_WAIT_S))
     if container.order is None and container.verdict is not None and container.verdict.is_old:
-        return replace(container, due=now + OLD_WAIT_S, answer=OLD_ERRORS), ()
+        deferred = () if container.answer is OLD_ERRORS else (ClaimDeferred(OLD_ERRORS),)
+        return Step(replace(container, due=now + OLD_WAIT_S, answer=OLD_ERRORS), events=deferred)
     first = () if container.asked else (SaveMemory(),)
-    return replace(container, asked=True, asking=True, due=None), (*first, ClaimToken(container.claim_id))
+    return Step(replace(container, asked=True, asking=True, due=None), (*first, ClaimToken(container.claim_id)))
 
 
-def _recover(container: Container, now: float) -> Container:
-    return replace(enter(container, State.UP, now), unknowns=0, would_down=False)
+def _recover(container: Container, now: float, effects: tuple[ReturnToken, ...]) -> Step:
+    recovered = Recovered(
+        was=container.state,
+        state=State.UP,
+        suspect_s=now - container.since,
+        would_down_s=now - container.out_since if container.would_down and container.out_since is not None else None,
+    )
+    container = replace(enter(container, State.UP, now), unknowns=0, would_down=False, out_since=None)
+    return Step(container, effects, (recovered,))
 
 
 def unused(container: Container) -> tuple[ReturnToken, ...]:
@@ -124,27 +153,34 @@ def unused(container: Container) -> tuple[ReturnToken, ...]:
     return (ReturnToken(container.claim_id),)
 
 
-def late(container: Container, event: ClaimAnswered, _now: float, _policy: Policy) -> Step:
+def late(container: Container, trigger: ClaimAnswered, _now: float, _policy: Policy) -> Step:
     """Give back a token that may have been granted and is no longer needed, unless it is in use."""
+    events = (TokenAnswered(trigger.claim_id, trigger.answer, trigger.took_s, is_late=True),)
     in_use = container.latch.claim_id if container.latch else container.claim_id if container.would_down else ""
-    if isinstance(event.answer, Denied) or event.claim_id == in_use:
-        return container, ()
-    return container, (ReturnToken(event.claim_id),)
+    if isinstance(trigger.answer, Denied) or trigger.claim_id == in_use:
+        return Step(container, events=events)
+    return Step(container, (ReturnToken(trigger.claim_id),), events)
 
 
-def answered(container: Container, event: ClaimAnswered, now: float, policy: Policy) -> Step:
+def answered(container: Container, trigger: ClaimAnswered, now: float, policy: Policy) -> Step:
     """Act on the answer to the outstanding claim; the answer to any other claim comes too late."""
-    if not container.asking or event.claim_id != container.claim_id:
-        return late(container, event, now, policy)
-    is_refused = container.refused or isinstance(event.answer, Denied)
-    unclear = _is_unclear(container, event.answer)
-    container = replace(container, asking=False, answer=event.answer, refused=is_refused, unclear=unclear)
-    if not isinstance(event.answer, Granted):
-        return _refused(container, event.answer, now, event.jitter, policy)
+    if not container.asking or trigger.claim_id != container.claim_id:
+        return late(container, trigger, now, policy)
+    answer = TokenAnswered(trigger.claim_id, trigger.answer, trigger.took_s, order=container.order)
+    is_refused = container.refused or isinstance(trigger.answer, Denied)
+    unclear = _is_unclear(container, trigger.answer)
+    container = replace(container, asking=False, answer=trigger.answer, refused=is_refused, unclear=unclear)
+    after, effects, events = _decided(container, trigger, now, policy)
+    return Step(after, effects, (answer, *events))
+
+
+def _decided(container: Container, trigger: ClaimAnswered, now: float, policy: Policy) -> Step:
+    if not isinstance(trigger.answer, Granted):
+        return _refused(container, trigger.answer, now, trigger.jitter, policy)
     container = replace(container, unknowns=0)
     if container.order is None and (container.verdict is None or container.verdict.judgement is Judgement.FINE):
-        return _recover(container, now), (ReturnToken(event.claim_id),)
-    return _cull(container, event, now, policy)
+        return _recover(container, now, (ReturnToken(trigger.claim_id),))
+    return _cull(container, trigger, now, policy)
 
 
 def _is_unclear(container: Container, answer: Answer) -> bool:
@@ -158,11 +194,12 @@ def _refused(container: Container, answer: Answer, now: float, jitter: float, po
     order, container = container.order, replace(container, order=None)
     if order is None or order.back is State.SUSPECT:
         container = again(container, answer, now, jitter, policy)
-        return (container if container.is_announced else replace(container, due=None)), ()
+        return Step(container if container.is_announced else replace(container, due=None))
     is_unclear = not isinstance(answer, Denied)
     due = now if order.back is State.RETIRING else order.due
+    moved = Moved(was=container.state, state=order.back, why="the ordered cull was refused")
     back = replace(enter(container, order.back, now, due=due), unknowns=0)
-    return back, (ReturnToken(container.claim_id),) if is_unclear else ()
+    return Step(back, (ReturnToken(container.claim_id),) if is_unclear else (), (moved,))
 
 
 def again(container: Container, answer: Answer, now: float, jitter: float, policy: Policy) -> Container:
@@ -180,21 +217,30 @@ def again(container: Container, answer: Answer, now: float, jitter: float, polic
     return replace(container, due=now + spread(delay, jitter, container.verdict))
 
 
-def _cull(container: Container, event: ClaimAnswered, now: float, policy: Policy) -> Step:
+def _cull(container: Container, trigger: ClaimAnswered, now: float, policy: Policy) -> Step:
     """Drain under the token, and remember it; in shadow mode only count the cull."""
+    verdict, order = container.verdict, container.order
+    container = replace(container, out_since=now)
     if not policy.enforce:
         would = container.would_culls + 1
-        return replace(container, would_culls=would, would_down=True, order=None, due=None), ()
-    reason = reasons.verdict(container.verdict)
-    if container.order is not None:
+        container = replace(container, would_culls=would, would_down=True, order=None, due=None)
+        return Step(container, events=(WouldCull(verdict, order),))
+    reason = reasons.verdict(verdict)
+    if order is not None:
         reason = f"{reasons.ORDERED}; {reason}" if reason else reasons.ORDERED
-    container = replace(container, latch=Latch(event.claim_id, event.at, reason))
-    return out_of_balance(container, now, policy), (SaveMemory(),)
+    container = replace(container, latch=Latch(trigger.claim_id, trigger.at, reason))
+    after = out_of_balance(container, now, policy)
+    suspect_s = now - container.since
+    culled = Culled(
+        was=container.state, state=after.state, why=reason, verdict=verdict, order=order, suspect_s=suspect_s
+    )
+    return Step(after, (SaveMemory(),), (culled,))
 
 
-def drain(container: Container, event: Judged, now: float, policy: Policy) -> Step:
+def drain(container: Container, trigger: Judged, now: float, policy: Policy) -> Step:
     """Go down when the drain is over, or as soon as the app is idle."""
-    container = replace(container, verdict=event.verdict)
-    if container.due is not None and now < container.due and not is_drained(container, event.idle_at, policy):
-        return container, ()
-    return enter(container, State.DOWN, now, due=container.lease_ends), ()
+    container = replace(container, verdict=trigger.verdict)
+    if container.due is not None and now < container.due and not is_drained(container, trigger.idle_at, policy):
+        return Step(container)
+    down = WentDown(was=container.state, state=State.DOWN, why=f"it drained for {now - container.since:.0f} s")
+    return Step(enter(container, State.DOWN, now, due=container.lease_ends), events=(down,))

@@ -1,163 +1,183 @@
-"""The events that move a container, and the effects that follow: the vocabulary of ``transitions``."""
+"""What has happened to a container in a step. Log, metrics, ledger, history and messages are tables of them.
+
+An event has what a line, a counter, an entry or a message needs. Nobody else finds out what a step has changed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from sidecar.core.types import NO_IDENTITY, Answer, Fleet, Load, Presence, RandomIdentity, Verdict
-
-# -- events: ``jitter`` is from 0 to 1 and spreads claims of containers that are equally sick; ``at`` is Unix time ---
+from sidecar.core.life.container import Container, CullOrder
+from sidecar.core.life.triggers import CullOrdered, Effect, ReviveOrdered
+from sidecar.core.types import Answer, State, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """The window was judged: at a check, after a report, or because ``Container.due`` has come.
-
-    ``idle_at``: when the app reported no request in flight, None if it has reported some since. ``load``: its last.
-    """
+class Checked:
+    """The window was judged."""
 
     verdict: Verdict
-    jitter: float = 0.0
-    idle_at: float | None = None
-    load: Load | None = None
+
+
+# -- moves to another state ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """The container went from the state ``was`` to another one; ``why`` in words."""
+
+    was: State
+    state: State
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspected(Moved):
+    """The app is judged to be sick, or a person ordered a cull."""
+
+    verdict: Verdict | None
+    by_order: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered(Moved):
+    """A suspect is well again."""
+
+    suspect_s: float
+    would_down_s: float | None = None
+    """Since the cull that shadow mode did not carry out; None without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Culled(Moved):
+    """A token put the container out of balance."""
+
+    verdict: Verdict | None
+    order: CullOrder | None
+    suspect_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retired(Moved):
+    """A lease put the container out of balance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WentDown(Moved):
+    """The drain is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revived(Moved):
+    """The container is up again: by a person's ``order``, or because its lease ended before it was replaced."""
+
+    out_s: float
+    """Since the token or the lease."""
+
+    order: ReviveOrdered | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarted(Moved):
+    """Another incarnation of the app began. It may have ``was`` in the state ``starting`` as well."""
+
+    app_start: str | None
+    out_s: float | None
+    """Since the token or the lease of the incarnation that ended; None without one."""
+
+
+# -- answers to requests -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimAnswered:
-    """The budget answered the claim ``claim_id`` after ``took_s``. ``capture``: output of the hook after a grant."""
+class TokenAnswered:
+    """A claim was answered. ``is_late``: no longer wanted. ``order``: the person's order that it was for."""
 
     claim_id: str
     answer: Answer
-    at: float
-    jitter: float = 0.0
-    took_s: float = 0.0
-    capture: str | None = None
+    took_s: float
+    is_late: bool = False
+    order: CullOrder | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseAnswered:
-    """The budget answered, after ``took_s``, the request for a lease that ``holder`` would hold."""
+class RetirementAnswered:
+    """A request for a lease was answered. ``is_late``: it is of another incarnation."""
 
-    holder: str
     answer: Answer
-    at: float
-    jitter: float = 0.0
-    took_s: float = 0.0
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class BeatAnswered:
-    """The store answered a beat with the ``presence`` of the incarnation ``life``; ``fleet`` is its answer.
+class ClaimDeferred:
+    """A claim is due and not made; ``answer`` says why."""
 
-    ``wait_s``: seconds without claims, because the store was away.
-    """
+    answer: Answer
 
-    presence: Presence
-    life: str
-    fleet: Fleet
-    jitter: float = 0.0
-    wait_s: float = 0.0
+
+# -- orders of a person, shadow mode, and what does not happen -----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class BeatUnanswered:
-    """A beat had no clear answer, for this ``error``. ``fleet``: the last answer, None if that is too old."""
+class OrderTaken:
+    """A person's order to cull is being claimed."""
 
-    error: str
-    fleet: Fleet | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AppRestarted:
-    """The app reported the id of another incarnation, or for the first time that of the current one; or it exited.
-
-    After an exit ``app_start`` is None and ``incarnation`` a random id. ``identity`` is for the new incarnation.
-    """
-
-    app_start: str | None
-    incarnation: str | None = None
-    identity: RandomIdentity = NO_IDENTITY
+    order: CullOrdered
 
 
 @dataclass(frozen=True, slots=True)
-class CullOrdered:
-    """A person ordered a cull of this container. The rules of the fleet apply to it."""
+class OrderIgnored:
+    """A person's order changes nothing in this state."""
 
-    author: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReviveOrdered:
-    """A person ordered this container up again; ``incarnation`` and ``identity`` are for the life that begins."""
-
-    author: str
-    reason: str
-    incarnation: str = ""
-    identity: RandomIdentity = NO_IDENTITY
+    order: CullOrdered | ReviveOrdered
 
 
 @dataclass(frozen=True, slots=True)
-class StopRequested:
-    """The sidecar has to stop."""
+class WouldCull:
+    """Shadow mode did not carry out a cull."""
+
+    verdict: Verdict | None
+    order: CullOrder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WouldRetire:
+    """Shadow mode did not carry out a retirement."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotHonoured:
+    """A culled container is still there, ``out_s`` after its token."""
+
+    claim_id: str
+    out_s: float
 
 
 Event = (
-    Judged
-    | ClaimAnswered
-    | LeaseAnswered
-    | BeatAnswered
-    | BeatUnanswered
-    | AppRestarted
-    | CullOrdered
-    | ReviveOrdered
-    | StopRequested
+    Checked
+    | Moved
+    | Suspected
+    | Recovered
+    | Culled
+    | Retired
+    | WentDown
+    | Revived
+    | Restarted
+    | TokenAnswered
+    | RetirementAnswered
+    | ClaimDeferred
+    | OrderTaken
+    | OrderIgnored
+    | WouldCull
+    | WouldRetire
+    | NotHonoured
 )
 
-# -- effects -------------------------------------------------------------------------------------------------------
 
+class Step(NamedTuple):
+    """The container after a trigger, the effects that follow, and what has happened."""
 
-@dataclass(frozen=True, slots=True)
-class ClaimToken:
-    """Claim a token under this id; the reply is ``ClaimAnswered``."""
-
-    claim_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class RequestLease:
-    """Ask for the lease of a retirement for this holder; the reply is ``LeaseAnswered``."""
-
-    holder: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseLease:
-    """Give back the lease of this holder. There is no reply: a lease ends by itself, too."""
-
-    holder: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReturnToken:
-    """Give back the unused token that this claim got or may have got."""
-
-    claim_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class SaveMemory:
-    """Write down what has to survive the sidecar: incarnation, age, latch."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClearWindow:
-    """Empty the window: its counts are of the grace, or of an incarnation that has ended.
-
-    ``heart``: forget the heartbeat as well. After a grace it is kept: heartbeats that stopped in it are still missing.
-    """
-
-    heart: bool = True
-
-
-Effect = ClaimToken | RequestLease | ReleaseLease | ReturnToken | SaveMemory | ClearWindow
+    container: Container
+    effects: tuple[Effect, ...] = ()
+    events: tuple[Event, ...] = ()

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from sidecar.core.explain import reasons
 from sidecar.core.life import culling
-from sidecar.core.life.container import Container, Step, enter, out_of_balance
-from sidecar.core.life.events import (
+from sidecar.core.life.container import Container, enter, out_of_balance
+from sidecar.core.life.delays import honour_s
+from sidecar.core.life.events import Moved, NotHonoured, Retired, RetirementAnswered, Revived, Step, WouldRetire
+from sidecar.core.life.lifetime import RESPITE, Lifespan, is_due
+from sidecar.core.life.triggers import (
     ClearWindow,
     CullOrdered,
     Judged,
@@ -20,27 +23,27 @@ from sidecar.core.life.events import (
     ReviveOrdered,
     SaveMemory,
 )
-from sidecar.core.life.lifetime import RESPITE, Lifespan, is_due
 from sidecar.core.types import Denied, Granted, Latch, Policy, State
 from sidecar.core.values import replace
 
 
-def judge_alive(container: Container, event: Judged, now: float, policy: Policy) -> Step:
+def judge_alive(container: Container, trigger: Judged, now: float, policy: Policy) -> Step:
     """Suspect the app if it is sick; retire it if that is due and it has a holder for its lease."""
-    after, effects = culling.suspect(container, event, now, policy)
+    after, effects, events = culling.suspect(container, trigger, now, policy)
     if after.state is State.SUSPECT:
-        return after, (*unused(container), *effects)
-    if after.identity.holder and is_due(lifespan(after), event.load, now, policy):
+        return Step(after, (*unused(container), *effects), events)
+    if after.identity.holder and is_due(lifespan(after), trigger.load, now, policy):
         return _retire(after, now, policy)
     if after.state is State.UP:
-        return replace(after, due=None), ()
-    return replace(enter(after, State.UP, now), unknowns=0), unused(container)
+        return Step(replace(after, due=None))
+    moved = Moved(was=after.state, state=State.UP, why="its retirement is no longer due")
+    return Step(replace(enter(after, State.UP, now), unknowns=0), unused(container), (moved,))
 
 
-def order(container: Container, event: CullOrdered, now: float, policy: Policy) -> Step:
+def order(container: Container, trigger: CullOrdered, now: float, policy: Policy) -> Step:
     """Claim for a person's order, and stop retiring."""
-    after, effects = culling.order(container, event, now, policy)
-    return after, (*unused(container), *effects)
+    after, effects, events = culling.order(container, trigger, now, policy)
+    return Step(after, (*unused(container), *effects), events)
 
 
 def lifespan(container: Container) -> Lifespan:
@@ -61,78 +64,105 @@ def unused(container: Container) -> tuple[ReleaseLease, ...]:
 def _retire(container: Container, now: float, policy: Policy) -> Step:
     """Ask for the lease, unless a request for it is outstanding; in shadow mode only note that it is due."""
     if not policy.enforce:
-        return replace(container, would_retire=True), ()
+        return Step(replace(container, would_retire=True), events=() if container.would_retire else (WouldRetire(),))
     if container.leasing:
-        return container, ()
+        return Step(container)
+    events: tuple[Moved, ...] = ()
     if container.state is State.UP:
+        why = "it is old enough to be retired and waits for a lease"
+        events = (Moved(was=container.state, state=State.RETIRING, why=why),)
         container = replace(enter(container, State.RETIRING, now, due=now), unknowns=0)
     if container.due is not None and now < container.due:
-        return container, ()
-    return replace(container, leasing=True, due=None), (RequestLease(container.identity.holder),)
+        return Step(container, events=events)
+    return Step(replace(container, leasing=True, due=None), (RequestLease(container.identity.holder),), events)
 
 
-def leased(container: Container, event: LeaseAnswered, now: float, policy: Policy) -> Step:
+def leased(container: Container, trigger: LeaseAnswered, now: float, policy: Policy) -> Step:
     """Drain under the lease; without one ask again."""
-    if not _is_answer(container, event):
-        return late(container, event, now, policy)
-    container = replace(container, leasing=False, lease_answer=event.answer)
-    if not isinstance(event.answer, Granted):
-        return culling.again(container, event.answer, now, event.jitter, policy), ()
-    left_s = policy.retire_timeout_s if event.answer.left_s is None else event.answer.left_s
-    left_s = min(left_s, policy.retire_timeout_s) - event.took_s  # the store may have answered at once
+    if not _is_answer(container, trigger):
+        return late(container, trigger, now, policy)
+    answered = RetirementAnswered(trigger.answer)
+    container = replace(container, leasing=False, lease_answer=trigger.answer)
+    if not isinstance(trigger.answer, Granted):
+        return Step(culling.again(container, trigger.answer, now, trigger.jitter, policy), events=(answered,))
+    left_s = policy.retire_timeout_s if trigger.answer.left_s is None else trigger.answer.left_s
+    left_s = min(left_s, policy.retire_timeout_s) - trigger.took_s  # the store may have answered at once
     if left_s <= policy.drain_s:  # granted long ago, by a lost answer: too little time is left for a replacement
-        return replace(container, due=now + policy.check_interval_s), (ReleaseLease(event.holder),)
+        container = replace(container, due=now + policy.check_interval_s)
+        return Step(container, (ReleaseLease(trigger.holder),), (answered,))
     reason = reasons.retired(now - container.born, policy.lifetime_s)
     container = replace(
         container,
-        latch=Latch("", event.at, reason, lease=event.holder, spent_s=policy.retire_timeout_s - left_s),
+        latch=Latch("", trigger.at, reason, lease=trigger.holder, spent_s=policy.retire_timeout_s - left_s),
+        out_since=now,
         lease_ends=now + left_s,
         unknowns=0,
         answer=None,
     )
-    return out_of_balance(container, now, policy), (SaveMemory(),)
+    after = out_of_balance(container, now, policy)
+    retired = Retired(was=container.state, state=after.state, why=reason)
+    return Step(after, (SaveMemory(),), (answered, retired))
 
 
-def late(container: Container, event: LeaseAnswered, _now: float, _policy: Policy) -> Step:
+def late(container: Container, trigger: LeaseAnswered, _now: float, _policy: Policy) -> Step:
     """Give back a lease that may have been granted and is no longer needed, unless it is in use."""
-    if _is_answer(container, event):
-        container = replace(container, leasing=False, lease_answer=event.answer)
-    if isinstance(event.answer, Denied) or event.holder == container.lease:
-        return container, ()
-    return container, (ReleaseLease(event.holder),)
+    is_answer = _is_answer(container, trigger)
+    events = (RetirementAnswered(trigger.answer, is_late=not is_answer),)
+    if is_answer:
+        container = replace(container, leasing=False, lease_answer=trigger.answer)
+    if isinstance(trigger.answer, Denied) or trigger.holder == container.lease:
+        return Step(container, events=events)
+    return Step(container, (ReleaseLease(trigger.holder),), events)
 
 
-def _is_answer(container: Container, event: LeaseAnswered) -> bool:
-    return container.leasing and event.holder == container.identity.holder
+def _is_answer(container: Container, trigger: LeaseAnswered) -> bool:
+    return container.leasing and trigger.holder == container.identity.holder
 
 
-def rest(container: Container, event: Judged, now: float, policy: Policy) -> Step:
+def rest(container: Container, trigger: Judged, now: float, policy: Policy) -> Step:
     """Stay down: after a cull for good, after a retirement until the lease ends without a replacement."""
-    container = replace(container, verdict=event.verdict)
-    if container.lease_ends is None or now < container.lease_ends:
-        return container, ()
-    return _return(container, now, policy)
+    container = replace(container, verdict=trigger.verdict)
+    if container.lease_ends is None:
+        return _overdue(container, now, policy)
+    return Step(container) if now < container.lease_ends else _return(container, now, policy)
 
 
-def revive(container: Container, event: ReviveOrdered, now: float, policy: Policy) -> Step:
+def _overdue(container: Container, now: float, policy: Policy) -> Step:
+    """Say once that a culled container is still there."""
+    out_s = container.out_s(now)
+    if container.is_overdue or container.latch is None or out_s < honour_s(policy.drain_s):
+        return Step(container)
+    return Step(replace(container, is_overdue=True), events=(NotHonoured(container.latch.claim_id, out_s),))
+
+
+def revive(container: Container, trigger: ReviveOrdered, now: float, policy: Policy) -> Step:
     """Go up by a person's order, under a new id, because a token is for one incarnation."""
     container = replace(
-        container, incarnation=event.incarnation, identity=event.identity, asked=False, answer=None, order=None
+        container, incarnation=trigger.incarnation, identity=trigger.identity, asked=False, answer=None, order=None
     )
-    return _return(container, now, policy)
+    return _return(container, now, policy, trigger)
 
 
-def _return(container: Container, now: float, policy: Policy) -> Step:
+def _return(container: Container, now: float, policy: Policy, order: ReviveOrdered | None = None) -> Step:
     """Go up with an empty window. After a retirement the next one waits for ``RESPITE`` of the lifetime."""
     lease = container.lease
     released = (ReleaseLease(lease),) if lease else ()
     respite_until = now + policy.lifetime_s * RESPITE if lease else container.respite_until
+    revived = Revived(
+        was=container.state,
+        state=State.UP,
+        why="an operator ordered it" if order else "it was not replaced in time",
+        out_s=container.out_s(now),
+        order=order,
+    )
     container = replace(
         enter(container, State.UP, now),
         latch=None,
+        out_since=None,
+        is_overdue=False,
         lease_ends=None,
         respite_until=respite_until,
         verdict=None,
         unknowns=0,
     )
-    return container, (ClearWindow(heart=False), *released, SaveMemory())
+    return Step(container, (ClearWindow(heart=False), *released, SaveMemory()), (revived,))

@@ -1,9 +1,9 @@
-"""All transitions of a container: ``step(container, event, now, policy) -> (container, effects)``.
+"""All transitions of a container: ``step(container, trigger, now, policy) -> (container, effects, events)``.
 
-The state moves here and nowhere else. ``TRANSITIONS`` names, for each state and event, the function that makes the move
-and every other state that it may lead to; an event that is not listed for a state leaves the container as it is.
+The state moves here and nowhere else. ``TRANSITIONS`` names, for each state and trigger, the function that makes the
+move and every other state that it may lead to; a trigger that is not listed for a state leaves the container as it is.
 
-- Time and jitter are arguments, and what has to be done is returned as effects: there is no clock, chance or I/O.
+- Time and jitter are arguments. What has to be done is returned as effects, and what has happened as events.
 - Only ``Granted`` leads to draining: a token while the verdict is still excessive, or a lease. ``Denied`` and
   ``Unknown`` never do.
 - No claim is made before a beat has announced to the fleet that the container is suspect.
@@ -20,27 +20,28 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from sidecar.core.life import culling, retiring
-from sidecar.core.life.container import Container, Step, enter, start
-from sidecar.core.life.events import (
+from sidecar.core.life.container import Container, enter, start
+from sidecar.core.life.events import Checked, Moved, OrderIgnored, Restarted, Step
+from sidecar.core.life.triggers import (
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
     ClaimAnswered,
     ClearWindow,
     CullOrdered,
-    Event,
     Judged,
     LeaseAnswered,
     ReturnToken,
     ReviveOrdered,
     SaveMemory,
     StopRequested,
+    Trigger,
 )
 from sidecar.core.types import Policy, State
 from sidecar.core.values import replace
 
 Move = Callable[..., Step]
-"""``(container, event, now, policy) -> step``; each move takes the events that the table pairs it with."""
+"""``(container, trigger, now, policy) -> step``; each move takes the triggers that the table pairs it with."""
 
 
 class Transition(NamedTuple):
@@ -50,49 +51,61 @@ class Transition(NamedTuple):
     to: Mapping[State, str] = {}
 
 
-def step(container: Container, event: Event, now: float, policy: Policy) -> Step:
-    """Return the container after the event, and the effects that follow."""
-    transition = TRANSITIONS.get((container.state, type(event)))
-    return (container, ()) if transition is None else transition.move(container, event, now, policy)
+def step(container: Container, trigger: Trigger, now: float, policy: Policy) -> Step:
+    """Return the container after the trigger, the effects that follow, and the events: what has happened."""
+    transition = TRANSITIONS.get((container.state, type(trigger)))
+    if transition is None:
+        ignored = (OrderIgnored(trigger),) if isinstance(trigger, (CullOrdered, ReviveOrdered)) else ()
+        return Step(container, events=ignored)
+    after, effects, events = transition.move(container, trigger, now, policy)
+    return Step(after, effects, (Checked(trigger.verdict), *events) if isinstance(trigger, Judged) else events)
 
 
-def _note_verdict(container: Container, event: Judged, _now: float, _policy: Policy) -> Step:
-    return replace(container, verdict=event.verdict), ()
+def _note_verdict(container: Container, trigger: Judged, _now: float, _policy: Policy) -> Step:
+    return Step(replace(container, verdict=trigger.verdict))
 
 
-def _name_or_restart(container: Container, event: AppRestarted, now: float, policy: Policy) -> Step:
+def _name_or_restart(container: Container, trigger: AppRestarted, now: float, policy: Policy) -> Step:
     """Take the first id that is reported as that of the current incarnation; any other id is another incarnation.
 
     A container that has asked for a token or a lease keeps the id of its request: the fleet would take another id for
     the replacement.
     """
-    if container.app_start is not None or event.app_start is None:
-        return _restart(container, event, now, policy)
+    if container.app_start is not None or trigger.app_start is None:
+        return _restart(container, trigger, now, policy)
     has_asked = container.asked or container.state is State.RETIRING
-    incarnation = container.incarnation if has_asked else event.app_start
-    container = replace(container, app_start=event.app_start, incarnation=incarnation)
+    incarnation = container.incarnation if has_asked else trigger.app_start
+    container = replace(container, app_start=trigger.app_start, incarnation=incarnation)
     if container.state is State.SUSPECT and not has_asked:  # the fleet knows it by another id
         container = replace(container, is_announced=False, due=None if container.order is None else container.due)
-    return container, (SaveMemory(),)
+    return Step(container, (SaveMemory(),))
 
 
-def _restart(container: Container, event: AppRestarted, now: float, policy: Policy) -> Step:
+def _restart(container: Container, trigger: AppRestarted, now: float, policy: Policy) -> Step:
     """Begin another incarnation without latch, window and claim of the last.
 
     If a container is out of balance, even the first id is that of a new incarnation. The fleet frees the lease of the
     old one once the new one is well. The container gives back a token that it may have.
     """
-    fresh = start(container.app, now, policy, app_start=event.app_start, identity=event.identity)
-    fresh = replace(fresh, incarnation=event.incarnation or fresh.incarnation)
+    fresh = start(container.app, now, policy, app_start=trigger.app_start, identity=trigger.identity)
+    fresh = replace(fresh, incarnation=trigger.incarnation or fresh.incarnation)
     is_unclear = container.state is State.SUSPECT and (container.asking or container.unclear)
     unused = (ReturnToken(container.claim_id),) if is_unclear else ()
-    return fresh, (ClearWindow(), *unused, SaveMemory())
+    restarted = Restarted(
+        was=container.state,
+        state=fresh.state,
+        why="the app restarted",
+        app_start=trigger.app_start,
+        out_s=container.out_s(now) if container.latch else None,
+    )
+    return Step(fresh, (ClearWindow(), *unused, SaveMemory()), (restarted,))
 
 
-def _stop(container: Container, _event: StopRequested, now: float, _policy: Policy) -> Step:
+def _stop(container: Container, _trigger: StopRequested, now: float, _policy: Policy) -> Step:
     """Leave the balancer. The answer to the scheduler stays: the end of the sidecar must not restart the app."""
     stopping = replace(enter(container, State.STOPPING, now), stopped_down=not container.nomad_up)
-    return stopping, (*retiring.unused(container), *culling.unused(container))
+    moved = Moved(was=container.state, state=State.STOPPING, why="the sidecar is stopping")
+    return Step(stopping, (*retiring.unused(container), *culling.unused(container)), (moved,))
 
 
 _ORDERED: Final = {State.SUSPECT: "a person orders a cull"}
@@ -100,7 +113,7 @@ _RESTARTED: Final = {State.STARTING: "the app restarts"}
 _REVIVED: Final = {State.UP: "a person revives it"}
 _SICK: Final = "too many errors"
 
-TRANSITIONS: Final[Mapping[tuple[State, type[Event]], Transition]] = {
+TRANSITIONS: Final[Mapping[tuple[State, type[Trigger]], Transition]] = {
     **{(state, ClaimAnswered): Transition(culling.late) for state in State},
     **{(state, LeaseAnswered): Transition(retiring.late) for state in State},
     **{

@@ -29,23 +29,23 @@ from harness.containers import (
     asks,
     begun,
     heard,
+    step,
     step_and_beat,
 )
 from sidecar.core.explain import reasons
 from sidecar.core.explain.reasons import ORDERED as PUBLIC
 from sidecar.core.life.container import Container, CullOrder, resume
-from sidecar.core.life.events import (
+from sidecar.core.life.triggers import (
     AppRestarted,
     BeatUnanswered,
     ClaimToken,
     ClearWindow,
     CullOrdered,
-    Event,
     ReturnToken,
     SaveMemory,
     StopRequested,
+    Trigger,
 )
-from sidecar.core.life.transitions import step
 from sidecar.core.types import Answer, Latch, Policy, Presence, State
 
 WARM_UP = replace(POLICY, grace_s=30.0)
@@ -61,7 +61,7 @@ def settling() -> Container:
 
 
 @pytest.mark.parametrize("event", [SICK, ORDERED], ids=["due", "ordered"])
-def test_claim_waits_a_quarter_of_a_second_at_a_time_for_the_answer_to_a_request_for_a_lease(event: Event) -> None:
+def test_claim_waits_a_quarter_of_a_second_at_a_time_for_the_answer_to_a_request_for_a_lease(event: Trigger) -> None:
     waiting, effects = step(replace(settling(), leasing=True), event, 8.0, POLICY)
     assert (waiting.due, waiting.asking, effects) == (8.25, False, ())
     assert step(waiting, SICK, 8.2, POLICY)[1] == ()

@@ -34,28 +34,28 @@ from harness.containers import (
     leased,
     retired,
     retiring,
+    step,
 )
 from sidecar.core.life.container import Container, resume
-from sidecar.core.life.events import (
+from sidecar.core.life.triggers import (
     AppRestarted,
     ClaimToken,
     ClearWindow,
     CullOrdered,
     Effect,
-    Event,
     ReleaseLease,
     RequestLease,
     SaveMemory,
     StopRequested,
+    Trigger,
 )
-from sidecar.core.life.transitions import step
 from sidecar.core.types import NO_IDENTITY, Answer, Denied, Latch, Policy, Presence, RandomIdentity, State
 
 ASK, RELEASE = RequestLease("lease-1"), ReleaseLease("lease-1")
 PATIENT = replace(AGING, lifetime_max_s=200.0)
 SHADOW = replace(AGING, enforce=False)
 
-Row = tuple[float, Event | Answer, State, list[RequestLease | ReleaseLease]]
+Row = tuple[float, Trigger | Answer, State, list[RequestLease | ReleaseLease]]
 """Second, what happens (an answer is that to our lease), the state it leads to, and what is wished of the lease."""
 
 
@@ -215,7 +215,7 @@ def test_no_token_is_claimed_before_the_request_for_a_lease_is_answered() -> Non
 
 def test_culled_container_stays_down_as_ever_however_old_it_is() -> None:
     down = resume(begun(AGING), LATCH, 0.0, 99.0, AGING)
-    assert step(down, FINE, 1e9, AGING) == (replace(down, verdict=FINE.verdict), ())
+    assert step(down, FINE, 1e9, AGING) == (replace(down, verdict=FINE.verdict, is_overdue=True), ())
 
 
 def test_back_off_of_leases_is_none_of_claims() -> None:

@@ -16,7 +16,6 @@ from harness.containers import (
     DENIED,
     DOWN,
     DRAINING,
-    EVENTS,
     FINE,
     GRANTED,
     LATCH,
@@ -30,6 +29,7 @@ from harness.containers import (
     STARTING,
     STOPPING,
     SUSPECT,
+    TRIGGERS,
     UNKNOWN,
     UP,
     WHY,
@@ -39,11 +39,13 @@ from harness.containers import (
     begun,
     leased,
     reachable,
+    step,
     step_and_beat,
 )
 from sidecar.core.life.container import Container, CullOrder, resume, start
 from sidecar.core.life.delays import unknown_delay
-from sidecar.core.life.events import (
+from sidecar.core.life.transitions import TRANSITIONS
+from sidecar.core.life.triggers import (
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
@@ -51,15 +53,14 @@ from sidecar.core.life.events import (
     ClaimToken,
     ClearWindow,
     CullOrdered,
-    Event,
     Judged,
     LeaseAnswered,
     ReturnToken,
     ReviveOrdered,
     SaveMemory,
     StopRequested,
+    Trigger,
 )
-from sidecar.core.life.transitions import TRANSITIONS, step
 from sidecar.core.types import Answer, Denied, Fleet, Hold, Judgement, Latch, Policy, Presence, Reason, State, Verdict
 
 EXCESSIVE = Judgement.EXCESSIVE
@@ -96,9 +97,9 @@ def containers(state: State) -> list[Container]:
     ]
 
 
-def variants(event: type, container: Container) -> list[Event]:
+def variants(event: type, container: Container) -> list[Trigger]:
     answers = [answered(container, value) for value in (GRANTED, REPLAYED, DENIED, UNKNOWN)]
-    events: dict[type, list[Event]] = {
+    events: dict[type, list[Trigger]] = {
         Judged: [FINE, SICK, BUSY, replace(FINE, idle_at=5.0)],
         LeaseAnswered: [
             leased(value, holder) for value in (GRANTED, DENIED, UNKNOWN) for holder in ("lease-1", "foreign")
@@ -116,7 +117,7 @@ def variants(event: type, container: Container) -> list[Event]:
     return events[event]
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(State, EVENTS)), ids=lambda it: getattr(it, "__name__", it))
+@pytest.mark.parametrize(("state", "event"), list(product(State, TRIGGERS)), ids=lambda it: getattr(it, "__name__", it))
 def test_event_leads_to_every_state_that_the_table_names_and_to_no_other(state: State, event: type) -> None:
     steps = [
         (container, *step(container, variant, now, policy))
@@ -396,7 +397,7 @@ def beat(presence: Presence = Presence.SUSPECT, life: str = "one") -> BeatAnswer
 
 UNANSWERED = BeatUnanswered("timeout")
 AT_ONCE = replace(POLICY, settle_s=0.0)
-Happened = tuple[float, Event, float | None]
+Happened = tuple[float, Trigger, float | None]
 """Second, what happens, and when the claim is due after it; None: not at all."""
 
 
@@ -506,7 +507,7 @@ def test_container_that_recovers_gives_back_what_it_was_or_may_have_been_granted
 
 
 @pytest.mark.parametrize("event", [AppRestarted("two"), AppRestarted(None, "after-1"), StopRequested()], ids=str)
-def test_suspect_that_is_no_more_gives_back_what_it_may_have_been_granted(event: Event) -> None:
+def test_suspect_that_is_no_more_gives_back_what_it_may_have_been_granted(event: Trigger) -> None:
     unclear, _ = step(asking(), answered(asking(), UNKNOWN), 4.0, POLICY)
     assert ReturnToken(f"{APP}/one") in step(unclear, event, 5.0, POLICY)[1]
     denied, _ = step(asking(), answered(asking(), DENIED), 4.0, POLICY)

@@ -32,15 +32,16 @@ from harness.containers import (
     asks,
     reachable,
 )
+from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, resume, start
-from sidecar.core.life.events import (
+from sidecar.core.life.events import Moved
+from sidecar.core.life.triggers import (
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
     ClaimAnswered,
     ClearWindow,
     Effect,
-    Event,
     Judged,
     LeaseAnswered,
     ReleaseLease,
@@ -49,8 +50,8 @@ from sidecar.core.life.events import (
     ReviveOrdered,
     SaveMemory,
     StopRequested,
+    Trigger,
 )
-from sidecar.core.life.transitions import step
 from sidecar.core.types import Answer, Denied, Fleet, Granted, Policy, Presence, RandomIdentity, Unknown
 
 policies = st.builds(
@@ -111,9 +112,14 @@ class AnyLife(RuleBasedStateMachine):
         self.born = self.now
         self.unknowns = self.would_culls = 0
 
-    def feel(self, event: Event) -> tuple[Container, tuple[Effect, ...]]:
+    def feel(self, event: Trigger) -> tuple[Container, tuple[Effect, ...]]:
         before = self.container
-        self.container, effects = step(before, event, self.now, self.policy)
+        self.container, effects, events = transitions.step(before, event, self.now, self.policy)
+        moves = [(event.was, event.state) for event in events if isinstance(event, Moved)]
+        has_moved = self.container.state is not before.state
+        assert [move for move in moves if move != (STARTING, STARTING)] == (
+            [(before.state, self.container.state)] if has_moved else []
+        ), "each change of state is one event"
         assert self.container.state in reachable(before.state, type(event))
         if self.container.state is not SUSPECT or before.state is not SUSPECT or self.container.life != before.life:
             self.heard_at = None
@@ -122,7 +128,7 @@ class AnyLife(RuleBasedStateMachine):
         assert ReleaseLease(self.container.lease) not in effects, "the lease that it is under"
         return before, effects
 
-    def ask_lease(self, event: Event, before: Container, holders: list[str]) -> None:
+    def ask_lease(self, event: Trigger, before: Container, holders: list[str]) -> None:
         assert isinstance(event, Judged)
         assert self.policy.enforce
         assert self.policy.lifetime_s

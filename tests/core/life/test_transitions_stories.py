@@ -24,14 +24,14 @@ from harness.containers import (
     asking,
     asks,
     begun,
+    step,
     step_and_beat,
 )
 from sidecar.core.life.container import Container
-from sidecar.core.life.events import AppRestarted, ClaimToken, Event, Judged, StopRequested
-from sidecar.core.life.transitions import step
+from sidecar.core.life.triggers import AppRestarted, ClaimToken, Judged, StopRequested, Trigger
 from sidecar.core.types import Answer, Policy, State
 
-Row = tuple[float, Event | Answer, State | type[ClaimToken]]
+Row = tuple[float, Trigger | Answer, State | type[ClaimToken]]
 """Second, what happens, and the state it leads to; ``ClaimToken``: suspect, and a claim goes out."""
 
 
