@@ -19,7 +19,6 @@ LAYERS: Final = (
     *(
         "cli",
         "backtest",
-        "simulation",
         "app",
         "controller",
         "server",

@@ -38,7 +38,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "revive": ("order_commands", "Take the culled container here back into service."),
     },
     "Tools": {
-        "simulate": ("simulate_command", "Simulate a day of a whole fleet: what would be culled, and why."),
         "backtest": ("backtest_command", "Count the errors of your own past, and say which limit to set."),
         "exec": ("exec_command", "Run a command under a lock, with a planned end and standbys."),
         "message": ("message_command", "Send a test message to the webhook."),

@@ -1,4 +1,4 @@
-"""Makes the access log that ships as ``deploy/simulate/morning.jsonl.gz``: ``python tests/backtest/made_log.py``.
+"""Makes the access log that ships as ``deploy/morning.jsonl.gz``: ``python tests/backtest/made_log.py``.
 
 Two hours of eight containers, with errors when all is well, and four incidents. Nothing in it was taken from anywhere.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "simulate" / "morning.jsonl.gz"
+SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "morning.jsonl.gz"
 BEGIN: Final = datetime(2026, 11, 20, 9, tzinfo=UTC)
 FOR_S: Final = 2 * 3600
 INSTANCES: Final = tuple(f"web-{number}" for number in range(1, 9))

@@ -26,7 +26,7 @@ TOP: Final = Path(__file__).parents[2]
 OF_TEN: Final = "at most 10 culls in any window, or 30 with refunds"
 PAGES: Final = (
     "README.md",
-    *(f"deploy/{name}" for name in ("settings.md", "fleet.md", "tuning.md", "simulate.md", "runbooks.md")),
+    *(f"deploy/{name}" for name in ("settings.md", "fleet.md", "tuning.md", "runbooks.md")),
     "deploy/arbiter.env.example",
 )
 

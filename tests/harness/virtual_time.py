@@ -25,8 +25,8 @@ _SETTLED = 20
 class VirtualLoop(asyncio.SelectorEventLoop):
     """``time`` is the clock to pass to the code under test."""
 
-    def __init__(self) -> None:
-        self._now_s = START_S
+    def __init__(self, start_s: float = START_S) -> None:
+        self._now_s = start_s
         super().__init__(_Skipping(self))
 
     def time(self) -> float:

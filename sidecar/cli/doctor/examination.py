@@ -254,5 +254,4 @@ def _of_limit(effective: Config, fleet: Mapping[str, Any], why: Mapping[str, Any
     """Whether the limit is above the usual errors that the sidecar has seen."""
     window = why.get("window") or {}
     containers = max(1, int((fleet.get("fleet") or {}).get("alive") or 1))
-    usual, requests = float(window.get("usual") or 0.0), int(window.get("requests") or 0)
-    yield from findings.of_limit(effective.judging, usual, containers, requests)
+    yield from findings.of_limit(effective.judging, float(window.get("usual") or 0.0), containers)

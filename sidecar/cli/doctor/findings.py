@@ -22,10 +22,6 @@ CLOCK_LIMIT_S: Final = 5.0
 MEMORY_LIMIT: Final = 0.9
 _MINUTE_S: Final = 60.0
 _LEAST_PERCENT: Final = 0.01
-_ASSUMED_PER_S: Final = 10.0
-"""Requests a second to a container whose app does not report them."""
-
-_MOST_SIMULATED: Final = 5_000
 NAMES_LIMIT: Final = 5
 """Maximum number of instance names in one sentence."""
 
@@ -137,11 +133,8 @@ def of_beat(members: Sequence[Member], instance: str) -> Iterator[Finding]:
         yield warn("beat", f"{text}: it uses another store, or it has only just started")
 
 
-def of_limit(judging: JudgingConfig, usual: float, containers: int, requests: int = 0) -> Iterator[Finding]:
-    """Whether the limit of errors is above what chance gives; ``usual``: errors in a window while all is well.
-
-    ``requests``: those of a window, 0 if the app does not report them.
-    """
+def of_limit(judging: JudgingConfig, usual: float, containers: int) -> Iterator[Finding]:
+    """Whether the limit of errors is above what chance gives; ``usual``: errors in a window while all is well."""
     if usual <= 0:
         return  # nothing is known, or nothing fails
     limit, window_s = judging.error_limit, judging.error_window
@@ -159,24 +152,7 @@ def of_limit(judging: JudgingConfig, usual: float, containers: int, requests: in
     effect = f"a limit of {limit} means little: {often}, and only ARBITER_OUTLIER spares them"
     if judging.outlier == "off":
         effect = f"a limit of {limit} culls for noise: {often}"
-    command = _simulation(usual, window_s, containers, requests)
-    yield warn("limit", f"your containers have {rate} when well; {effect}; {least} is above it, try it with: {command}")
-
-
-def _simulation(usual: float, window_s: float, containers: int, requests: int) -> str:
-    """A command line that suggests limits for such a fleet."""
-    per_window = max(float(requests), usual) if requests else max(_ASSUMED_PER_S * window_s, 10 * usual)
-    lines = (
-        "[fleet]",
-        f"containers = {min(containers, _MOST_SIMULATED)}",
-        f"requests_per_second = {per_window / window_s:.6g}",
-        f"background_errors = {usual / per_window:.6g}",
-        "[settings]",
-        f"error_window = {window_s:g}",
-        "",
-    )
-    day = "\\n".join(lines)
-    return f"printf '{day}' | health-arbiter simulate /dev/stdin --suggest"
+    yield warn("limit", f"your containers have {rate} when well; {effect}; ARBITER_ERROR_LIMIT={least} is above it")
 
 
 def of_rotation(plan: RotationPlan, fleet: Fleet) -> Iterator[Finding]:

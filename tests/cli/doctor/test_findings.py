@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
-import subprocess
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
-from sidecar.cli import application
 from sidecar.cli.doctor import findings
 from sidecar.cli.doctor.findings import Finding, FindingLevel
 from sidecar.config.slices import JudgingConfig
@@ -284,28 +278,3 @@ def test_limit_against_the_usual_errors(
     found = list(findings.of_limit(JudgingConfig(**settings), usual, 200))  # type: ignore[arg-type]
     assert [each.level for each in found] == ([level] if level else [])
     assert all(said in each.sentence for each in found)
-
-
-@pytest.mark.parametrize(
-    ("window_s", "requests", "per_s"),
-    [
-        pytest.param(60.0, 0, 10.0, marks=pytest.mark.site),
-        (60.0, 240, 4.0),
-        pytest.param(120.0, 2400, 20.0, marks=pytest.mark.site),
-    ],
-)
-def test_command_for_another_limit_runs_as_it_is_printed(
-    window_s: float, requests: int, per_s: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What the shell hands to the program is a day, and its suggestion is the limit that the sentence names."""
-    (found,) = findings.of_limit(JudgingConfig(error_window=window_s), window_s / 20, 6, requests)
-    named, command = re.findall(r"; (\d+) is above it, try it with: (.*)", found.sentence)[0]
-    printed, program = command.split(" | ")
-    day = tmp_path / "stdin"
-    day.write_bytes(subprocess.run(["/bin/sh", "-c", printed], check=True, capture_output=True, timeout=60).stdout)
-    words = [str(day) if word == "/dev/stdin" else word for word in shlex.split(program)[1:]]
-    assert application.run([*words, "--json"], {}) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert (result["containers"], result["window_s"], result["requests_per_second"]) == (6, window_s, per_s)
-    assert result["usual_errors"] == pytest.approx(window_s / 20)
-    assert result["error_limit"] == int(named)

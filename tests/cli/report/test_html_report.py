@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import simulation_result
 from harness.binaries import require
 from harness.ledger_weeks import DAY_S, SINCE_S, UNTIL_S, busy_week, shadow_week
-from sidecar.cli.pictures import run_page
 from sidecar.cli.report.figures import report_of
 from sidecar.cli.report.html_report import HEIGHT_PX, html
 from sidecar.core.types import Entry
@@ -149,7 +147,7 @@ def chromium() -> str:
 async def test_browser_shows_each_page_by_day_and_by_night_without_a_complaint(chromium: str, tmp_path: Path) -> None:
     from playwright.async_api import async_playwright  # noqa: PLC0415 - slow to import
 
-    pages = {"report": page_of([*busy_week(), *hostile_week()], HOSTILE), "day": run_page.html(simulation_result.day())}
+    pages = {"report": page_of([*busy_week(), *hostile_week()], HOSTILE)}
     complaints: list[str] = []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

@@ -1,0 +1,179 @@
+"""One member of a laboratory fleet: the real controller and the real membership, with clocks that are handed in.
+
+Their ``run`` methods run as they are. The disk, the listeners and the app are left out: reports come from the traffic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from fleet.app import App
+from fleet.loop import FleetLoop, seeded
+from fleet.network import Network, RemoteBudget
+from fleet.rules import FleetRules
+from sidecar.controller.container_controller import Controller
+from sidecar.controller.inbox import Inbox
+from sidecar.controller.journal import Journal, Memory
+from sidecar.controller.membership import Membership
+from sidecar.core.life.container import Container, resume, start
+from sidecar.core.life.snapshot import Record, Snapshot
+from sidecar.core.life.triggers import StopRequested
+from sidecar.core.measure.measurements import Measurements
+from sidecar.core.measure.weight import FULL, Weight
+from sidecar.core.types import ErrorReport, RandomIdentity, Report, Results
+from sidecar.store.budget import FleetBudget
+from sidecar.store.memory import MemoryStore
+
+LOAD_EVERY_S: Final = 10.0
+"""The interval in which an app reports its load."""
+
+GOODBYE_S: Final = 1.0
+"""Time for the last beat of a sidecar that was told to stop."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the members of a fleet share. ``on_step`` is called with each step, ``on_weight`` when a weight changes."""
+
+    loop: FleetLoop
+    rules: FleetRules
+    store: MemoryStore
+    network: Network
+    seed: int
+    on_step: Callable[[Member, Record], None]
+    on_weight: Callable[[Member], None]
+
+
+class MemoryJournal(Journal):
+    """A journal without a disk."""
+
+    def __init__(self, memory: Memory | None) -> None:
+        super().__init__(None, "", lambda _operation, _error: None)
+        self.memory = memory
+
+    async def save(self, memory: Memory) -> None:
+        """Keep the memory."""
+        self.memory = memory
+
+    async def settled(self, timeout_s: float) -> None:
+        """Do nothing: what was saved is kept."""
+
+
+class Member:
+    """The sidecar of one container; it begins with ``saved``, the state of a killed one in this place, if any."""
+
+    def __init__(self, app: App, site: Surroundings, saved: Memory | None = None) -> None:
+        self.app = app
+        self.instance = app.instance
+        self.journal = MemoryJournal(saved)
+        self._site = site
+        self._loop = loop = site.loop
+        self._rng = seeded(f"{site.seed}/{app.app_start}")
+        self._offset_s = 1 + self._rng.random()
+        self._share = FULL
+        rules = site.rules
+        counter = rules.counter_at(lambda: loop.wall_s)
+        budget = FleetBudget(site.store, rules.terms, rng=self._rng, clock=loop.time, counter=counter)
+        self.budget = RemoteBudget(budget, site.network)
+        inbox = Inbox()
+        self._membership = Membership(
+            self.budget,
+            policy=rules.policy,
+            interval_s=rules.beat_s,
+            clock=self.clock,
+            rng=self._rng,
+            put=inbox.put,
+            on_answer=lambda _answer: None,
+            on_failure=loop.fail,
+        )
+        self.controller = Controller(
+            self._begin(saved),
+            policy=rules.policy,
+            pace=rules.pace,
+            measurements=Measurements(
+                rules.window_s,
+                int(self.clock()),
+                known_kinds=[kind for kind, _ in rules.policy.kind_limits],
+                ignored_kinds=rules.ignored_kinds,
+            ),
+            weight=Weight(floor=rules.weight_floor),
+            budget=self.budget,
+            journal=self.journal,
+            clock=self.clock,
+            wall=lambda: loop.wall_s,
+            rng=self._rng,
+            observe=partial(site.on_step, self),
+            on_failure=loop.fail,
+            inbox=inbox,
+            publish=self._publish,
+        )
+        self._task = loop.create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    def clock(self) -> float:
+        """Seconds of its own monotonic clock, whose seconds begin at another instant than those of the others."""
+        return self._loop.now + self._offset_s
+
+    def report(self, report: Report) -> None:
+        """Have the app report this now."""
+        self.controller.inbox.offer((report,))
+
+    def stop(self) -> None:
+        """Stop the sidecar; its last beat tells the fleet."""
+        self.controller.inbox.put(StopRequested())
+        self._loop.call_later(GOODBYE_S, self.kill)
+
+    def kill(self) -> None:
+        """End the sidecar at once."""
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.controller.run())
+            group.create_task(self._membership.run())
+            if self._site.rules.policy.lifetime_max_s:
+                group.create_task(self._report_load())
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()):
+            self._loop.fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
+
+    async def _report_load(self) -> None:
+        while True:
+            if self.app.load is not None:
+                self.report(Results(load=self.app.load))
+            await asyncio.sleep(LOAD_EVERY_S)
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        self._membership.update(snapshot)
+        if snapshot.share != self._share:
+            self._share = snapshot.share
+            self._site.on_weight(self)
+
+    def _begin(self, saved: Memory | None) -> Container:
+        """The first container, as the daemon makes it."""
+        now, policy, app = self.clock(), self._site.rules.policy, f"web/{self.instance}"
+        if saved is None:
+            born = self.app.born + self._offset_s
+            identity = RandomIdentity(f"lease-{self._rng.getrandbits(64):016x}", self._rng.random())
+            return start(app, now, policy, app_start=self.app.app_start, born=born, identity=identity)
+        container = start(
+            app,
+            now,
+            policy,
+            app_start=saved.app_start,
+            asked_under=saved.incarnation,
+            born=None if saved.born is None else now - (self._loop.wall_s - saved.born),
+            identity=saved.identity,
+        )
+        latch = saved.latch
+        return resume(container, latch, now, self._loop.wall_s - latch.at, policy) if latch else container
+
+
+def restarted(app: App) -> ErrorReport:
+    """What an app says at the beginning of an incarnation."""
+    return ErrorReport(0, app_start=app.app_start)
