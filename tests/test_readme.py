@@ -17,8 +17,7 @@ from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Fleet, Latch, State
 from sidecar.server.agent_check import line
-from sidecar.telemetry.fleet_telemetry import FleetReadings
-from sidecar.telemetry.ledger_metrics import LedgerReadings
+from sidecar.telemetry.fleet_metrics import FleetReadings, LedgerReadings
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import DatagramReadings, Metrics, Readings
 

@@ -35,8 +35,7 @@ from sidecar.core.measure.weight import FLOOR, FULL, Weight
 from sidecar.core.types import NAMELESS, Policy, RandomIdentity
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.server.history import History
-from sidecar.telemetry.fleet_telemetry import FleetReadings
-from sidecar.telemetry.ledger_metrics import LedgerReadings
+from sidecar.telemetry.fleet_metrics import FleetReadings, LedgerReadings
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import Metrics, Readings
 from sidecar.telemetry.observers import Observers

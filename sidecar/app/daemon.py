@@ -24,7 +24,8 @@ from sidecar.core.types import State
 from sidecar.net.event_loop import new_loop
 from sidecar.net.sockets import CannotListenError
 from sidecar.net.threads import DaemonThreads, in_thread
-from sidecar.telemetry.log import logger, logging_to
+from sidecar.telemetry.log import logger
+from sidecar.telemetry.log_output import logging_to
 
 if TYPE_CHECKING:
     from sidecar.app.run_lock import RunLock

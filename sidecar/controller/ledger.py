@@ -14,15 +14,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from sidecar.controller.evidence_capture import evidence_text
 from sidecar.controller.ledger_entries import EntryWriter
+from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import DETAIL_LIMIT, Entry, Fleet, Unknown
+from sidecar.core.types import DETAIL_LIMIT, Entry, Unknown
 from sidecar.store.protocol import NOTED_S, SHARED_S
-
-T = TypeVar("T")
 
 MOST_WAITING: Final = 1000
 MOST_SENT: Final = 200
@@ -99,12 +98,13 @@ class Ledger:
 
     def notice(self, record: Record) -> None:
         """Write the entries about a step of the container."""
-        self._keep(self._written, record)
+        at, now = self._wall(), self._clock()
+        self._keep(lambda: self._with_evidence(record, self._entries.of_step(record, at, now), at - now))
 
-    def beaten(self, answer: Fleet | Unknown) -> None:
+    def beaten(self, record: BeatRecord) -> None:
         """Write the entries about an answer to a beat."""
-        kept = self._keep(self._entries.of_beat, answer)
-        if any(entry.what == "data_loss" for entry in kept):
+        self._keep(lambda: self._entries.of_beat(record, self._wall()))
+        if not record.is_first and any(isinstance(event, DataLost) for event in record.events):
             self._restore()
 
     def add(self, *entries: Entry) -> None:
@@ -116,23 +116,19 @@ class Ledger:
                 self._waiting.popleft()
                 self.dropped += 1
 
-    def _written(self, record: Record, at: float, now: float) -> list[Entry]:
-        entries = self._entries.of_step(record, at, now)
-        if record.cull_evidence is None or not (text := evidence_text(record.cull_evidence, at - now)):
+    def _with_evidence(self, record: Record, entries: list[Entry], offset_s: float) -> list[Entry]:
+        if record.cull_evidence is None or not (text := evidence_text(record.cull_evidence, offset_s)):
             return entries
         return [
             entry._replace(detail=f"{entry.detail}\n{text}"[:DETAIL_LIMIT]) if entry.what == "culled" else entry
             for entry in entries
         ]
 
-    def _keep(self, written: Callable[[T, float, float], list[Entry]], seen: T) -> list[Entry]:
+    def _keep(self, write: Callable[[], list[Entry]]) -> None:
         try:
-            entries = written(seen, self._wall(), self._clock())
+            self.add(*write())
         except Exception as error:  # noqa: BLE001 - no failure of the ledger may stop a step
             self._on_failure(error)
-            return []
-        self.add(*entries)
-        return entries
 
     def _restore(self) -> None:
         """Send kept entries again, up to the bound: those that the store recognises if it still has them."""

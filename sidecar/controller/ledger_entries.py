@@ -9,11 +9,22 @@ of culls (``replaced``, ``helped``, ``unhelped``, ``unclear``) are written with 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from math import ceil, inf
 from typing import Any, Final
 
 from sidecar.core.explain import reasons
+from sidecar.core.fleet.fleet_events import (
+    BeatRecord,
+    CausePaused,
+    DataLost,
+    Duplicated,
+    FleetEvent,
+    HoldBegan,
+    HoldLost,
+    StoreAway,
+    StoreBack,
+)
 from sidecar.core.life.container import CullOrder
 from sidecar.core.life.detectors import complaint
 from sidecar.core.life.events import (
@@ -29,7 +40,7 @@ from sidecar.core.life.events import (
     WouldCull,
 )
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import MANUAL, Denied, Entry, Evidence, Fleet, Granted, Hold, State, Unknown, Verdict
+from sidecar.core.types import MANUAL, CauseTrial, Denied, Entry, Evidence, Granted, Hold, State, Verdict
 
 ORDERED: Final = "ordered"
 NO_CULL: Final = "no_cull"
@@ -62,8 +73,6 @@ class EntryWriter:
         self._instance = instance
         self._kind = ""
         self._refused: set[str] = set()
-        self._away_since: float | None = None
-        self._fleet: Fleet | None = None
         self._restarts = _Restarts(instance)
         self._writers: Mapping[type[Event], Callable[[Any, Evidence], Entry | None]] = {
             Suspected: self._suspected,
@@ -150,20 +159,18 @@ class EntryWriter:
 
     # -- answers to beats --------------------------------------------------------------------------------
 
-    def of_beat(self, answer: Fleet | Unknown, at: float, now: float) -> list[Entry]:
-        """The entries about one answer to a beat."""
-        if isinstance(answer, Unknown):
-            if answer.error == _ALONE or self._away_since is not None:
-                return []
-            self._away_since = now
-            detail = reasons.failure(answer.error)
-            return [Entry("redis_away", at, self._instance, reason=answer.error, detail=detail)]
-        entries = list(changes(self._fleet, answer, at, self._instance))
-        self._fleet = answer
-        if self._away_since is not None:
-            entries.insert(0, Entry("redis_back", at, self._instance, seconds=now - self._away_since))
-            self._away_since = None
-        return entries
+    def of_beat(self, record: BeatRecord, at: float) -> list[Entry]:
+        """The entries about one answer to a beat.
+
+        The first answer shows what began earlier, and the others have written that.
+        """
+        return [
+            entry
+            for event in record.events
+            if (write := _OF_FLEET.get(type(event)))
+            and (not record.is_first or isinstance(event, _OF_OWN))
+            and (entry := write(event, at, self._instance))
+        ]
 
 
 class _Restarts:
@@ -199,46 +206,40 @@ class _Restarts:
         return f"{_RESTARTED}, without a cull ({times} in the last {reasons.span(ceil(now - self._first_at))})"
 
 
-def changes(before: Fleet | None, after: Fleet, at: float, instance: str) -> Iterator[Entry]:
-    """What has happened to the fleet between two answers, as the sidecar of ``instance`` sees it.
-
-    The first answer gives no entry, except for another container under the same instance name: the sidecar that started
-    last may be the only one that sees this begin.
-    """
-    if after.duplicate and not (before is not None and before.duplicate):
-        yield Entry("duplicate", at, instance, once=f"duplicate {instance}")
-    if before is None:
-        return
-    yield from _pauses(before, after, at)
-    yield from _holds(before.hold, after.hold, at)
-    lost = after.lost_hold
-    if lost is not None and lost != before.lost_hold:
-        once, left_s = f"hold_lost {lost.instance} {lost.until:.0f}", max(0.0, lost.until - at)
-        yield Entry("hold_lost", at, lost.instance, "", lost.reason, lost.author, left_s, once=once)
-    if after.losses > before.losses:
-        yield Entry("data_loss", at, once="data_loss")
-
-
-def _pauses(before: Fleet, after: Fleet, at: float) -> Iterator[Entry]:
-    """Each new pause of the culls for a cause; the number of culls in a row that did not help tells pauses apart."""
-    known = {(trial.cause, trial.failures) for trial in before.trials if trial.paused_s > 0}
-    for trial in after.trials:
-        if trial.paused_s > 0 and (trial.cause, trial.failures) not in known:
-            once = f"paused {trial.cause} {trial.failures}"
-            yield Entry("paused", at, kind=trial.cause, seconds=trial.paused_s, once=once)
-
-
-def _holds(before: Hold | None, after: Hold | None, at: float) -> Iterator[Entry]:
-    """A new hold. The sidecar that takes the order to release one writes that entry itself."""
-    if after is None or before == after:
-        return
-    once = f"hold {after.instance} {after.until:.0f}"
-    left_s = max(0.0, after.until - at)
-    yield Entry("hold", at, after.instance, "", after.reason, after.author, left_s, once=once)
-
-
 def _why(order: CullOrder | None, verdict: Verdict | None, detail: str) -> dict[str, str]:
     """Why a container was culled: a person's order, or the detector that fired."""
     if order is not None:
         return {"reason": ORDERED, "author": order.author, "detail": order.reason}
     return {"reason": reasons.rule(verdict), "detail": detail}
+
+
+def _store_away(event: StoreAway, at: float, instance: str) -> Entry | None:
+    if event.error == _ALONE:
+        return None
+    return Entry("redis_away", at, instance, reason=event.error, detail=reasons.failure(event.error))
+
+
+def _hold(what: str, hold: Hold, at: float) -> Entry:
+    left_s = max(0.0, hold.until - at)
+    once = f"{what} {hold.instance} {hold.until:.0f}"
+    return Entry(what, at, hold.instance, "", hold.reason, hold.author, left_s, once=once)
+
+
+def _paused(trial: CauseTrial, at: float) -> Entry:
+    once = f"paused {trial.cause} {trial.failures}"
+    return Entry("paused", at, kind=trial.cause, seconds=trial.paused_s, once=once)
+
+
+_OF_OWN: Final = (Duplicated, StoreAway, StoreBack)
+"""What no other sidecar may see: the one that started last may be the only one that sees the other of its name."""
+
+_OF_FLEET: Final[Mapping[type[FleetEvent], Callable[[Any, float, str], Entry | None]]] = {
+    StoreAway: _store_away,
+    StoreBack: lambda event, at, instance: Entry("redis_back", at, instance, seconds=event.away_s),
+    Duplicated: lambda _, at, instance: Entry("duplicate", at, instance, once=f"duplicate {instance}"),
+    CausePaused: lambda event, at, _: _paused(event.trial, at),
+    HoldBegan: lambda event, at, _: _hold("hold", event.hold, at),
+    HoldLost: lambda event, at, _: _hold("hold_lost", event.hold, at),
+    DataLost: lambda _, at, __: Entry("data_loss", at, once="data_loss"),
+}
+"""The sidecar that takes the order to release a hold writes that entry itself."""

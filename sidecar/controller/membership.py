@@ -23,6 +23,7 @@ from typing import Final, Protocol
 
 from sidecar.core.fleet import about
 from sidecar.core.fleet.about import About
+from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
 from sidecar.core.life.container import Container
 from sidecar.core.life.detectors import complaint
 from sidecar.core.life.snapshot import Snapshot
@@ -126,7 +127,7 @@ class Membership:
         clock: Callable[[], float],
         rng: Random,
         put: Callable[[BeatAnswered | BeatUnanswered], None],
-        on_answer: Callable[[Fleet | Unknown], None],
+        on_answer: Callable[[BeatRecord], None],
         on_failure: Callable[[Exception], None],
         describe: Callable[[Snapshot], str] = lambda _: "",
         has_lost_connection: Callable[[], bool] | None = None,
@@ -138,6 +139,7 @@ class Membership:
         self._rng = rng
         self._put = put
         self._on_answer = on_answer
+        self._watch = FleetWatch()
         self._on_failure = on_failure
         self._describe = describe
         self._has_lost_connection = has_lost_connection
@@ -230,7 +232,7 @@ class Membership:
         else:
             self._is_away = True
             self._put(BeatUnanswered(answer.error, self.fleet))
-        self._on_answer(answer)
+        self._on_answer(self._watch.record(answer, self._clock()))
 
     def _take(self, beat: Beat, answer: Fleet) -> None:
         now = self._clock()

@@ -19,8 +19,9 @@ from typing import Final, NamedTuple, Protocol
 
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.about import MemberList
+from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Entry, Fleet, Presence, Unknown
+from sidecar.core.types import Entry, Presence, Unknown
 from sidecar.notify.alerts import Alert, Alerts
 from sidecar.notify.webhook import Outbox, text_of
 
@@ -96,9 +97,9 @@ class Messenger:
         """Observe a step of the controller."""
         self._alerts.step(record, self._clock())
 
-    def beaten(self, answer: Fleet | Unknown) -> None:
+    def beaten(self, record: BeatRecord) -> None:
         """Observe the answer to a beat."""
-        self._alerts.beaten(answer, self._clock())
+        self._alerts.beaten(record.answer, self._clock())
 
     def acted(self, entry: Entry) -> None:
         """Observe the result of the action that should have the container restarted."""

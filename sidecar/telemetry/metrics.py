@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from sidecar import __version__
 from sidecar.core.explain import reasons
+from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.life.events import (
     Checked,
     Culled,
@@ -134,8 +135,9 @@ class Metrics:
         elif event.answer.capacity:  # as above
             self.reachable.set(1)
 
-    def beaten(self, answer: Fleet | Unknown) -> None:
+    def beaten(self, record: BeatRecord) -> None:
         """Keep the numbers of the budget in an answer to a beat."""
+        answer = record.answer
         self.reachable.set(isinstance(answer, Fleet))
         if isinstance(answer, Fleet) and answer.capacity:
             self._used.set(answer.used)

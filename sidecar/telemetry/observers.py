@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Entry, Fleet, Report, Unknown
+from sidecar.core.types import Entry, Report
 
 
 class Failure(NamedTuple):
@@ -30,7 +31,7 @@ class Observers:
 
     def __init__(self) -> None:
         self.steps: list[Callable[[Record], None]] = []
-        self.beats: list[Callable[[Fleet | Unknown], None]] = []
+        self.beats: list[Callable[[BeatRecord], None]] = []
         self.scrapes: list[Callable[[Report], None]] = []
         self.actions: list[Callable[[Entry], None]] = []
         self.failures: list[Callable[[Failure], None]] = []
@@ -40,10 +41,10 @@ class Observers:
         for observe in self.steps:
             observe(record)
 
-    def beat(self, answer: Fleet | Unknown) -> None:
+    def beat(self, record: BeatRecord) -> None:
         """Pass on the answer to a beat."""
         for observe in self.beats:
-            observe(answer)
+            observe(record)
 
     def scrape(self, report: Report) -> None:
         """Pass on the result of a scrape."""

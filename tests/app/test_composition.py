@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from harness.composition import Composed, Facts, composed, on_any_port
+from sidecar.core.fleet.fleet_events import FleetWatch
 from sidecar.core.types import Entry, Fleet, Missed, Sample, Unknown
 
 WORD: Final = "a word of sixteen letters or more"
@@ -168,9 +169,10 @@ async def test_outage_of_the_store_is_a_metric_a_line_and_an_entry(
     whole: Composed, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    whole.sidecar.observers.beat(Unknown("timeout"))
+    watch = FleetWatch()
+    whole.sidecar.observers.beat(watch.record(Unknown("timeout"), 0.0))
     assert whole.metrics()["/metrics arbiter_budget_reachable"] == {"0.0"}
-    whole.sidecar.observers.beat(Fleet(alive=1, suspect=0, used=0, capacity=10))
+    whole.sidecar.observers.beat(watch.record(Fleet(alive=1, suspect=0, used=0, capacity=10), 1.0))
     assert whole.metrics()["/metrics arbiter_budget_reachable"] == {"1.0"}
     assert [entry.what for entry in whole.sidecar.ledger.local(0)] == ["redis_away", "redis_back"]
     assert [record.message.partition(":")[0] for record in caplog.records if record.message.startswith("store")] == [

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
@@ -34,6 +33,7 @@ from sidecar.controller.ledger import (
 )
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import CullEvidence
+from sidecar.core.fleet.fleet_events import BeatRecord, DataLost, FleetWatch, StoreAway, StoreBack
 from sidecar.core.fleet.terms import Terms
 from sidecar.core.life import transitions
 from sidecar.core.life.snapshot import Record
@@ -274,7 +274,7 @@ async def test_what_was_seen_here_is_known_here_sent_or_not() -> None:
         assert ledger.local(WALL_S + MOST_SENT + 49) == entries(3, MOST_SENT + 49)
 
 
-LOST = (Fleet(1), replace(Fleet(1), losses=1))
+LOST = BeatRecord(Fleet(1), (DataLost(Fleet(1)),))
 
 
 @in_virtual_time
@@ -287,8 +287,7 @@ async def test_what_was_sent_is_sent_anew_when_the_store_has_lost_its_data() -> 
         ledger.add(*old, *new)
         await asyncio.sleep(5)
         notes.batches.clear()
-        for fleet in LOST:
-            ledger.beaten(fleet)
+        ledger.beaten(LOST)
         await asyncio.sleep(5)
     (batch,) = [batch for _, batch in notes.batches]
     assert batch == [*new, Entry("data_loss", WALL_S, once="data_loss")]
@@ -302,8 +301,7 @@ async def test_what_is_sent_anew_takes_no_room_from_what_was_never_sent() -> Non
     ledger.add(*entries(3))
     await ledger.finish()
     ledger.add(*entries(MOST_WAITING - 3, 3))
-    for fleet in LOST:
-        ledger.beaten(fleet)
+    ledger.beaten(LOST)
     assert (ledger.waiting, ledger.dropped) == (MOST_WAITING, 0)
     assert ledger.local(0.0)[:2] == [entries(3)[1], entries(3)[2]]
     assert ledger.local(0.0)[-1].what == "data_loss"
@@ -358,8 +356,8 @@ async def test_steps_and_answers_are_kept_with_the_time_at_which_they_came() -> 
     after, _, events = transitions.step(before, event, 4.0, POLICY)
     ledger_rig = LedgerRig(ManualStore())
     ledger_rig.ledger.notice(Record(events, after, Evidence(60)))
-    ledger_rig.ledger.beaten(AWAY)
-    ledger_rig.ledger.beaten(Fleet(1))
+    ledger_rig.ledger.beaten(BeatRecord(AWAY, (StoreAway("timeout"),)))
+    ledger_rig.ledger.beaten(BeatRecord(Fleet(1), (StoreBack(2.0),)))
     assert [(one.what, one.at, one.instance) for one in ledger_rig.ledger.local(0.0)] == [
         (what, WALL_S, "a") for what in ("granted", "culled", "redis_away", "redis_back")
     ]
@@ -424,11 +422,11 @@ async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_i
 async def test_redis_that_came_back_empty_is_told_anew_what_it_had(redis_server: RedisServer) -> None:
     budget = budget_of(redis_store(redis_server.url, timeout_s=5))
     ledger_rig = LedgerRig(budget)
-    told: list[Fleet | Unknown] = []
+    told, watch = list[Fleet | Unknown](), FleetWatch()
 
     async def beat() -> bool:
         told.append(await budget.beat(Beat("a", "1", Presence.WELL)))
-        ledger_rig.ledger.beaten(told[-1])
+        ledger_rig.ledger.beaten(watch.record(told[-1], 0.0))
         return isinstance(told[-1], Fleet)
 
     async with ledger_rig.works() as ledger:
@@ -479,23 +477,4 @@ def test_what_the_hook_printed_is_kept_with_the_cull(found: str | None, detail: 
     ledger.notice(Record(events, after, Evidence(60), CullEvidence("", WALL_S, capture=found)))
     details = {entry.what: entry.detail for entry in ledger.local(0.0)}
     assert details == {"granted": reasons.answer(REPLAYED), "culled": detail}
-    assert told == []
-
-
-def test_wall_clock_that_jumps_says_when_and_not_for_how_long() -> None:
-    walls, told = iter((WALL_S, WALL_S + 7200)), list[Exception]()
-    ledger = Ledger(
-        ManualStore(),
-        "a",
-        wall=lambda: next(walls),
-        rng=Random(0),
-        on_failure=told.append,
-        clock=iter((5.0, 9.0)).__next__,
-    )
-    ledger.beaten(AWAY)
-    ledger.beaten(Fleet(10))
-    assert [(entry.what, entry.at, entry.seconds) for entry in ledger.local(0.0)] == [
-        ("redis_away", WALL_S, None),
-        ("redis_back", WALL_S + 7200, 4.0),
-    ]
     assert told == []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -14,8 +12,21 @@ from sidecar.controller.ledger_entries import (
     NO_CULL,
     SHORT_PAUSE_S,
     EntryWriter,
-    changes,
     restarts_of,
+)
+from sidecar.core.fleet.fleet_events import (
+    BeatRecord,
+    CausePaused,
+    DataLost,
+    Duplicated,
+    DuplicateEnded,
+    FleetEvent,
+    HoldBegan,
+    HoldEnded,
+    HoldLost,
+    PauseEnded,
+    StoreAway,
+    StoreBack,
 )
 from sidecar.core.life import transitions
 from sidecar.core.life.container import resume
@@ -324,99 +335,31 @@ def test_restarts_before_a_trouble_are_told_when_it_is_over() -> None:
     assert (story.entries[-1].at, story.entries[-1].kind) == (WALL_S + 640, "")
 
 
-# -- the store --------------------------------------------------------------------------------------
-
-
-def test_outage_is_told_at_its_beginning_and_at_its_end() -> None:
-    writer = EntryWriter("alloc")
-    answers: list[Fleet | Unknown] = [CALM, Unknown("timeout"), Unknown("connection"), CALM, CALM]
-    jumps_s = [0.0, 0.0, 0.0, 7200.0, 0.0]
-    entries = [
-        one
-        for second, (answer, jump_s) in enumerate(zip(answers, jumps_s, strict=True))
-        for one in writer.of_beat(answer, WALL_S + second + jump_s, float(second))
-    ]
-    assert entries == [
-        Entry("redis_away", WALL_S + 1, "alloc", reason="timeout", detail="Redis did not answer in time"),
-        Entry("redis_back", WALL_S + 3 + 7200, "alloc", seconds=2.0),
-    ]
-
-
-def test_store_of_its_own_is_never_away() -> None:
-    assert EntryWriter("alloc").of_beat(Unknown("alone"), WALL_S, 5.0) == []
-
-
-# -- the fleet --------------------------------------------------------------------------------------------------
+# -- the fleet and its store ----------------------------------------------------------------------------------
 
 HOLD = Hold("ann", "deploy", WALL_S + 600)
-LOST = Entry("hold_lost", WALL_S, "", "", "deploy", "ann", 600.0, once=f"hold_lost  {WALL_S + 600:.0f}")
-TRIED = CauseTrial("disk", 2, 1)
 STOPPED = CauseTrial("redis", 1, 0, 540.0, 1)
-PAUSE = Entry("paused", WALL_S, "", "redis", seconds=540.0, once="paused redis 1")
-TWINS = Entry("duplicate", WALL_S, "alloc", once="duplicate alloc")
-FIRST = Entry("hold", WALL_S, "", "", "deploy", "ann", 600.0, once="hold  1600")
+OF_FLEET: list[tuple[FleetEvent, Entry]] = [
+    (StoreAway("timeout"), Entry("redis_away", WALL_S, "a", reason="timeout", detail="Redis did not answer in time")),
+    (StoreBack(2.0), Entry("redis_back", WALL_S, "a", seconds=2.0)),
+    (CausePaused(STOPPED), Entry("paused", WALL_S, "", "redis", seconds=540.0, once="paused redis 1")),
+    (Duplicated(), Entry("duplicate", WALL_S, "a", once="duplicate a")),
+    (HoldBegan(HOLD), Entry("hold", WALL_S, "", "", "deploy", "ann", 600.0, once="hold  1600")),
+    (HoldLost(HOLD), Entry("hold_lost", WALL_S, "", "", "deploy", "ann", 600.0, once="hold_lost  1600")),
+    (DataLost(CALM), Entry("data_loss", WALL_S, once="data_loss")),
+]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        (None, replace(CALM, trials=(STOPPED,), losses=3), []),
-        (CALM, CALM, []),
-        (CALM, replace(CALM, trials=(TRIED, STOPPED)), [PAUSE]),
-        (replace(CALM, trials=(STOPPED,)), replace(CALM, trials=(STOPPED._replace(paused_s=530.0),)), []),
-        (
-            replace(CALM, trials=(STOPPED,)),
-            replace(CALM, trials=(STOPPED._replace(paused_s=1200.0, failures=2),)),
-            [PAUSE._replace(seconds=1200.0, once="paused redis 2")],
-        ),
-        (replace(CALM, trials=(STOPPED._replace(paused_s=0.0),)), replace(CALM, trials=(STOPPED,)), [PAUSE]),
-        (replace(CALM, trials=(STOPPED,)), CALM, []),
-        (None, replace(CALM, duplicate=True), [TWINS]),
-        (CALM, replace(CALM, duplicate=True), [TWINS]),
-        (replace(CALM, duplicate=True), replace(CALM, duplicate=True), []),
-        (replace(CALM, duplicate=True), CALM, []),
-        (CALM, replace(CALM, hold=HOLD), [FIRST]),
-        (replace(CALM, hold=HOLD), replace(CALM, hold=HOLD), []),
-        (replace(CALM, hold=HOLD), CALM, []),
-        (
-            replace(CALM, hold=HOLD),
-            replace(CALM, hold=replace(HOLD, author="bob", until=WALL_S + 60)),
-            [Entry("hold", WALL_S, "", "", "deploy", "bob", 60.0, once="hold  1060")],
-        ),
-        (replace(CALM, hold=HOLD), replace(CALM, lost_hold=HOLD), [LOST]),
-        (replace(CALM, lost_hold=HOLD), replace(CALM, lost_hold=HOLD), []),
-        (CALM, replace(CALM, losses=2), [Entry("data_loss", WALL_S, once="data_loss")]),
-        (CALM, replace(CALM, helped=1, culls_by=(("helped", "redis", 1),)), []),
-    ],
-    ids=[
-        "first answer",
-        "nothing",
-        "paused",
-        "paused as before",
-        "paused again before the pause was over",
-        "paused again",
-        "no pause any more",
-        "duplicate at first",
-        "duplicate",
-        "duplicate as before",
-        "no duplicate any more",
-        "hold",
-        "same hold",
-        "release, which who takes the order tells",
-        "another hold",
-        "lost hold",
-        "lost hold as before",
-        "lost memory",
-        "judged, which the store records",
-    ],
-)
-def test_changes_of_the_fleet_are_told_under_a_word_that_all_share(
-    before: Fleet | None, after: Fleet, told: Sequence[Entry]
-) -> None:
-    assert list(changes(before, after, WALL_S, "alloc")) == told
+@pytest.mark.parametrize(("event", "entry"), OF_FLEET, ids=[entry.what for _, entry in OF_FLEET])
+def test_what_all_see_has_a_key_that_they_share(event: FleetEvent, entry: Entry) -> None:
+    assert EntryWriter("a").of_beat(BeatRecord(CALM, (event,)), WALL_S) == [entry]
+    first = EntryWriter("a").of_beat(BeatRecord(CALM, (event,), is_first=True), WALL_S)
+    assert first == [entry] * isinstance(event, (Duplicated, StoreAway, StoreBack)), (
+        "the others have written what began earlier"
+    )
+    assert entry.what in ENTRY_WORDS
 
 
-def test_all_that_is_told_is_something_that_the_ledger_knows() -> None:
-    loud = replace(CALM, trials=(STOPPED,), hold=HOLD, losses=1, helped=1, unhelped=1, unclear=1, duplicate=True)
-    stories = [list(changes(one, other, WALL_S, "alloc")) for one, other in pairwise((CALM, loud, CALM))]
-    assert {one.what for story in stories for one in story} <= ENTRY_WORDS
+@pytest.mark.parametrize("event", [StoreAway("alone"), HoldEnded(), PauseEnded("redis"), DuplicateEnded()])
+def test_what_others_write_or_nobody_asks_for_is_no_entry(event: FleetEvent) -> None:
+    assert EntryWriter("a").of_beat(BeatRecord(CALM, (event,)), WALL_S) == []

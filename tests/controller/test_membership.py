@@ -25,6 +25,7 @@ from sidecar.controller.membership import (
     Membership,
 )
 from sidecar.core.fleet.about import About, unpack
+from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.life.container import Container, CullOrder, start
 from sidecar.core.life.detectors import complaint
 from sidecar.core.life.snapshot import Snapshot
@@ -99,10 +100,10 @@ class Scene:
     def _snapshot(self) -> Snapshot:
         return Snapshot(self.loop.time(), self.container, self.evidence, None)
 
-    def _tell(self, answer: Fleet | Unknown) -> None:
+    def _tell(self, record: BeatRecord) -> None:
         if not self.tells:
             raise RuntimeError("who was told failed")
-        self.told.append(answer)
+        self.told.append(record.answer)
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Answer as a budget."""

@@ -20,7 +20,7 @@ from prometheus_client import disable_created_metrics
 from harness.child import Child, python_env
 from sidecar.app import build, daemon
 from sidecar.config.settings import load, load_config
-from sidecar.telemetry.log import logging_to
+from sidecar.telemetry.log_output import logging_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

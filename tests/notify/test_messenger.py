@@ -12,6 +12,7 @@ import pytest
 
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.fleet.about import Member, MemberList
+from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, Unknown
 from sidecar.notify.alerts import Alerts
 from sidecar.notify.messenger import LEADER_S, LOOK_S, Context, Messenger
@@ -104,7 +105,7 @@ class MessengerFleet:
         self.store.is_away = isinstance(answer, Unknown)
         for _ in range(round(seconds / every_s)):
             for messenger in self.messengers:
-                messenger.beaten(answer)
+                messenger.beaten(BeatRecord(answer))
                 await asyncio.sleep(every_s / len(self.messengers))
 
     @property
@@ -157,7 +158,7 @@ async def test_message_does_not_wait_long_for_the_containers() -> None:
     fleet = MessengerFleet(1)
     fleet.store.hangs = True
     await fleet.beats(CALM, 10)
-    fleet.messengers[0].beaten(ON)
+    fleet.messengers[0].beaten(BeatRecord(ON))
     await asyncio.sleep(LOOK_S + 2.5)
     (message,) = fleet.sent
     assert (message["containers"], message["cause"]) == ("", "redis")
@@ -170,7 +171,7 @@ async def test_claim_without_an_answer_is_asked_again_and_then_given_up() -> Non
     await fleet.beats(CALM, 10)
     fleet.store.is_away = True
     for messenger in fleet.messengers:
-        messenger.beaten(ON)
+        messenger.beaten(BeatRecord(ON))
     await asyncio.sleep(10)
     fleet.store.is_away = False
     await asyncio.sleep(10)
@@ -178,7 +179,7 @@ async def test_claim_without_an_answer_is_asked_again_and_then_given_up() -> Non
     await fleet.beats(CALM, 120)
     fleet.store.is_away = True
     for messenger in fleet.messengers:
-        messenger.beaten(ON)
+        messenger.beaten(BeatRecord(ON))
     await asyncio.sleep(30)
     fleet.store.is_away = False
     await asyncio.sleep(30)

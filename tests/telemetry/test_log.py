@@ -21,6 +21,22 @@ from hypothesis import strategies as st
 
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
+from sidecar.core.explain import reasons
+from sidecar.core.fleet.fleet_events import (
+    BeatRecord,
+    CausePaused,
+    DataLost,
+    Duplicated,
+    DuplicateEnded,
+    FleetEvent,
+    HoldBegan,
+    HoldEnded,
+    HoldLost,
+    PauseEnded,
+    ProcessUnknown,
+    SettingsDiffer,
+    StoreBack,
+)
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.fleet.terms import Share
 from sidecar.core.life.container import start
@@ -28,12 +44,14 @@ from sidecar.core.life.events import TokenAnswered
 from sidecar.core.life.snapshot import Record
 from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
 from sidecar.core.types import Answer, CauseTrial, Denied, ErrorReport, Evidence, Fleet, Granted, Hold, Unknown
-from sidecar.telemetry.log import QUEUE_LIMIT, Log, as_console, as_json, logger, logging_to
+from sidecar.telemetry.log import Log, logger
+from sidecar.telemetry.log_output import QUEUE_LIMIT, as_console, as_json, logging_to
 from sidecar.telemetry.observers import Failure
 
 TOP = Path(__file__).parents[2]
 NO_SETTLE = replace(POLICY, settle_s=0.0)
 GRANTED = Granted(1, 10)
+HOLD = Hold("ann", "deploy", 1_700_000_000.0)
 DENIED = Denied("window", 10, 10, 60.0)
 FORGED = "x\n00:00:00 ERROR   forged\r\x1b[2J\u2028{}"
 
@@ -76,7 +94,7 @@ class Output:
 
 @pytest.fixture
 def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Output:
-    monkeypatch.setattr("sidecar.telemetry.log.FLUSH_S", 30.0)  # the disk of a busy machine may take a while
+    monkeypatch.setattr("sidecar.telemetry.log_output.FLUSH_S", 30.0)  # the disk of a busy machine may take a while
     # What asyncio has to complain of is collected now and then, and is of other tests.
     monkeypatch.setattr(logging.getLogger("asyncio"), "propagate", False)
     return Output(tmp_path / "log")
@@ -199,7 +217,7 @@ SAMPLED: list[tuple[str, Callable[[Log], None], dict[str, object]]] = [
     ),
     (
         "unreachable",
-        lambda log: log.beaten(Unknown("connection")),
+        lambda log: log.beaten(BeatRecord(Unknown("connection"))),
         {"reason": "connection", "level": "warning"},
     ),
     (
@@ -363,7 +381,8 @@ def test_reader_who_is_gone_is_no_failure_of_ours(output: Output) -> None:
 
 STALLED = f"""
 import asyncio, logging, sys, time
-from sidecar.telemetry.log import logger, logging_to
+from sidecar.telemetry.log import logger
+from sidecar.telemetry.log_output import logging_to
 drops = []
 async def main():
     longest = 0.0
@@ -417,51 +436,45 @@ def test_lines_of_several_threads_are_not_mixed(output: Output) -> None:
 # -- the fleet ----------------------------------------------------------------------------------------------
 
 
-def test_change_in_the_fleet_is_told_once_with_its_numbers(output: Output) -> None:
-    log = Log()
-    calm = Fleet(10)
-    loud = Fleet(10, 6, 1, "redis", (CauseTrial("redis", 1, 0, 540.0, 1),))
+@pytest.mark.parametrize(
+    ("event", "level", "message", "fields"),
+    [
+        (
+            CausePaused(CauseTrial("redis", 1, 0, 540.0, 1)),
+            "warning",
+            "culls for redis are paused: the last one did not help",
+            {"cause": "redis", "paused_s": 540, "failures": 1},
+        ),
+        (PauseEnded("redis"), "info", "the pause of culls for redis is over", {"cause": "redis"}),
+        (Duplicated(), "warning", "two containers run under this instance name", {}),
+        (DuplicateEnded(), "info", "no other container runs under this instance name any more", {}),
+        (SettingsDiffer(2), "warning", "sidecars of this service run with different settings", {"settings": 2}),
+        (ProcessUnknown(), "warning", reasons.UNKNOWN_PROCESS, {}),
+        (DataLost(Fleet(10, 2, 1)), "warning", "Redis lost its record of earlier culls", {"suspect": 2, "down": 1}),
+        (HoldBegan(HOLD), "warning", "held: ann holds the service: deploy", {"until": HOLD.until}),
+        (HoldEnded(), "warning", "no hold any more", {}),
+        (HoldLost(HOLD), "error", reasons.lost_hold(HOLD), {"until": HOLD.until}),
+        (StoreBack(2.0), "info", "store reachable again", {}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_happens_to_the_fleet_is_a_line(
+    output: Output, event: FleetEvent, level: str, message: str, fields: dict[str, object]
+) -> None:
     with output.taking():
-        for fleet in (calm, calm, loud, loud, replace(loud, alive=9), calm):
-            log.beaten(fleet)
-    paused, over = output.lines
-    assert (paused["level"], paused["message"], over["level"], over["message"]) == (
-        "warning",
-        "culls for redis are paused: the last one did not help",
-        "info",
-        "the pause of culls for redis is over",
-    )
-    assert (paused["cause"], paused["paused_s"], paused["failures"]) == ("redis", 540, 1)
-
-
-def test_fleet_that_was_away_is_compared_with_how_it_was_before(output: Output) -> None:
-    log = Log()
-    with output.taking():
-        log.beaten(Fleet(10, losses=1))
-        log.beaten(Unknown("timeout"))
-        log.beaten(Fleet(10, losses=2))
-    assert [line["message"] for line in output.lines if line["level"] == "warning"][1:] == [
-        "Redis lost its record of earlier culls"
-    ]
+        Log().beaten(BeatRecord(Fleet(10), (event,)))
+    (line,) = output.lines
+    assert line["level"] == level
+    assert line["message"].startswith(message)
+    assert fields.items() <= line.items()
 
 
 def test_what_a_person_wrote_in_a_hold_cannot_forge_a_line(output: Output) -> None:
     for style in ("json", "console"):
         with output.taking(style=style):
-            Log().beaten(Fleet(10, hold=Hold(FORGED, FORGED, 1_700_000_000.0, FORGED)))
+            Log().beaten(BeatRecord(Fleet(10), (HoldBegan(Hold(FORGED, FORGED, 1_700_000_000.0, FORGED)),)))
         assert len(output.text.splitlines()) == 1
         assert "\x1b" not in output.text
-
-
-def test_store_that_is_back_is_logged_once(output: Output) -> None:
-    log = Log()
-    with output.taking():
-        for answer in (Fleet(1), Unknown("connection"), Fleet(1), Fleet(1)):
-            log.beaten(answer)
-    assert [line["message"].partition(":")[0] for line in output.lines] == [
-        "store unreachable",
-        "store reachable again",
-    ]
 
 
 # -- planned ends, and orders of a person ---------------------------------------------------------------------
@@ -533,7 +546,7 @@ def test_fleet_that_cannot_be_retired_in_time_is_told_when_that_changes(output: 
     log = Log(plan=RotationPlan(600.0, Share(1), 60.0))
     with output.taking():
         for fleet in (Fleet(9), Fleet(10), Fleet(11), Fleet(8, down=2), Fleet(9), Fleet(10)):
-            log.beaten(fleet)
+            log.beaten(BeatRecord(fleet))
     assert [(line["level"], line["message"][:28]) for line in output.lines] == [
         ("warning", "retirements cannot keep up: "),
         ("info", "retirements can keep up agai"),

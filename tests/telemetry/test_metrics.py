@@ -29,7 +29,7 @@ from sidecar.core.types import (
     State,
     Unknown,
 )
-from sidecar.telemetry.fleet_telemetry import FleetReadings
+from sidecar.telemetry.fleet_metrics import FleetReadings
 from sidecar.telemetry.metrics import Metrics, Readings
 from sidecar.telemetry.observers import Failure
 

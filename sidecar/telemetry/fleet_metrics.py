@@ -1,64 +1,13 @@
-"""Telemetry of the fleet: metrics of the last beat, and a log line for every change that matters."""
+"""The metrics of the fleet, as of the last answer to a beat, and those of the ledger; both are read at each scrape."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from sidecar.core.explain import reasons
 from sidecar.core.types import Fleet
-
-
-class Line(NamedTuple):
-    """A line for the log."""
-
-    level: int
-    text: str
-    fields: dict[str, object]
-
-
-def changes(before: Fleet | None, after: Fleet) -> Iterator[Line]:
-    """Yield a line for each change since ``before``; without it, for each unusual value."""
-    before = before or Fleet(alive=0, losses=after.losses)
-    yield from _pauses(before, after)
-    if after.duplicate is not before.duplicate:
-        yield _duplicate(is_duplicate=after.duplicate)
-    if after.policies > 1 and after.policies != before.policies:
-        text = "sidecars of this service run with different policies, the strictest of each number holds"
-        yield Line(logging.WARNING, text, {"policies": after.policies})
-    if before.tells_process and not after.tells_process:
-        yield Line(logging.WARNING, reasons.UNKNOWN_PROCESS, {})
-    if after.losses > before.losses:
-        fields: dict[str, object] = {"alive": after.alive, "suspect": after.suspect, "down": after.down}
-        yield Line(logging.WARNING, "Redis lost its record of earlier culls", fields)
-    if after.lost_hold is not None and after.lost_hold != before.lost_hold:
-        yield Line(logging.ERROR, reasons.lost_hold(after.lost_hold), {"until": after.lost_hold.until})
-    if after.hold != before.hold:
-        text = f"held: {reasons.hold(after.hold)}" if after.hold else "no hold any more"
-        yield Line(logging.WARNING, text, {"until": after.hold.until} if after.hold else {})
-
-
-def _pauses(before: Fleet, after: Fleet) -> Iterator[Line]:
-    """Yield a line for each pause that began or ended. The failures in a row distinguish two pauses of a cause."""
-    known = {(trial.cause, trial.failures) for trial in before.trials if trial.paused_s > 0}
-    for trial in after.trials:
-        if trial.paused_s > 0 and (trial.cause, trial.failures) not in known:
-            fields = {"cause": trial.cause, "paused_s": round(trial.paused_s), "failures": trial.failures}
-            yield Line(logging.WARNING, f"culls for {trial.cause} are paused: the last one did not help", fields)
-    for cause in before.paused:
-        if cause not in after.paused:
-            yield Line(logging.INFO, f"the pause of culls for {cause} is over", {"cause": cause})
-
-
-def _duplicate(*, is_duplicate: bool) -> Line:
-    if is_duplicate:
-        text = "two containers run under this instance name: neither may be culled or retired until one is renamed"
-        return Line(logging.WARNING, text, {})
-    return Line(logging.INFO, "no other container runs under this instance name any more", {})
 
 
 class FleetReadings(Collector):
@@ -150,3 +99,22 @@ def _judged(fleet: Fleet) -> Metric:
         if rest or not known:
             judged.add_metric([outcome, ""], rest)
     return judged
+
+
+class LedgerReadings(Collector):
+    """Metrics of the ledger, read at each scrape."""
+
+    def __init__(self, waiting: Callable[[], int], dropped: Callable[[], int]) -> None:
+        self._waiting = waiting
+        self._dropped = dropped
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics, as they are now."""
+        yield GaugeMetricFamily(
+            "arbiter_events_waiting", "Ledger entries that the store has not confirmed yet.", value=self._waiting()
+        )
+        yield CounterMetricFamily(
+            "arbiter_events_dropped",
+            "Ledger entries lost because too many were waiting.",
+            value=self._dropped(),
+        )
