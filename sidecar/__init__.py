@@ -11,7 +11,7 @@ The way of one error, from ``POST /errors`` to the 503; ``tests/test_walk.py`` f
 7. ``core.life.culling.pursue`` wants a token after the settle, and ``controller.effects.EffectRunner.claim`` asks.
 8. ``store.budget.FleetBudget.claim`` reads the fleet's state, and ``core.fleet.decide.decide`` applies every gate.
 9. ``core.life.culling.answered`` takes the reply from the inbox: with a token the container drains.
-10. ``server.health_cache.HealthCache.__call__`` answers the next poll from the snapshot: 503.
+10. ``server.public.PublicServer.answer`` answers the next poll from the snapshot: 503.
 """
 
 __version__ = "0.2.0"

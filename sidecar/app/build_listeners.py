@@ -20,19 +20,16 @@ from sidecar.net.client_tls import KeyPair
 from sidecar.net.listener import Listener
 from sidecar.net.sockets import (
     RESERVED_DESCRIPTORS,
-    address_of,
-    bind_tcp,
     connection_limit,
     naming_setting,
     raise_descriptor_limit,
 )
-from sidecar.net.threads import in_thread
 from sidecar.net.tls import ServerTls
 from sidecar.server import health
-from sidecar.server.agent_check import open_agent
-from sidecar.server.health_cache import HealthCache
-from sidecar.server.landing import landing
+from sidecar.server.agent_check import AgentCheck
 from sidecar.server.listeners import Listeners
+from sidecar.server.public import MOST, PublicServer
+from sidecar.server.public_pages import MetricsPage, landing, public_pages
 from sidecar.server.why import Why, WhyIdentity, WhySources
 from sidecar.telemetry.log import logger
 
@@ -40,9 +37,8 @@ if TYPE_CHECKING:
     from sidecar.app.build import Sidecar
     from sidecar.app.build_operator_routes import OperatorRoutes
     from sidecar.config.slices import Config
-    from sidecar.net.acceptor import Acceptor
 
-CONNECTIONS: Final = {"local": 128, "public": 128, "page": 64}
+CONNECTIONS: Final = {"local": 128, "public": MOST, "page": 64}
 """Connections per listener, as far as the process may open files."""
 
 PAGE_PATHS: Final = {
@@ -90,19 +86,22 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
         )
 
     operator_routes = _OperatorRoutes(sidecar, why)
-    answers = _health(sidecar, why)
     listeners = Listeners(
         listener("local", {**_local_routes(sidecar, why), **operator_routes.local()}, guard=guard_local),
-        listener(
-            "public",
-            {
-                "/": {"GET": landing(config.identity.service, config.identity.instance)},
-                **health.routes(answers, metrics=sidecar.metrics.page, get_why=why.get_public),
-            },
+        PublicServer(
+            public_pages(
+                _health(sidecar, why),
+                {
+                    "/": landing(config.identity.service, config.identity.instance),
+                    "/metrics": MetricsPage(sidecar.metrics.page),
+                    "/why": why.get_public,
+                },
+            ),
+            on_refusal=sidecar.metrics.refused,
+            on_failure=partial(observers.failed, "listener"),
             gate=_gate(sidecar, "public"),
-            response_cache=HealthCache({**answers.polls, **answers.probes}),
-            is_priority=True,
-            takes_bodies=False,
+            tls=tls if config.tls.covers("public") else None,
+            most=connection_limit(CONNECTIONS["public"], of_all, descriptors),
         ),
         listener("page", operator_routes.page()) if config.server.page_listen != addresses.OFF else None,
         tls=tls,
@@ -118,40 +117,34 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
                 registry=sidecar.metrics.registry,
                 on_failure=partial(observers.failed, "listener"),
             )
-        listeners.agents += await _agents(sidecar)
-        await _listen(config, public_listen=listeners.public)
+        listeners.agent = _agent(sidecar)
+        await _listen(config, agent_listen=listeners.agent, public_listen=listeners.public)
         _log_addresses(config, listeners)
         yield listeners
     finally:
         await listeners.close()
 
 
-async def _listen(config: Config, **listeners: Listener | None) -> None:
+async def _listen(config: Config, **listeners: Listener | PublicServer | AgentCheck | None) -> None:
     """Open each listener at the address of the setting that it goes by."""
     for name, listener in listeners.items():
         at = getattr(config.server, name)
         if at in ("", addresses.OFF) or listener is None:
             continue
         with naming_setting(f"ARBITER_{name.upper()}", at):
-            if name == "socket":
+            if name == "socket" and isinstance(listener, Listener):
                 await listener.open_unix(at)
             else:
                 await listener.open_tcp(*addresses.split(at))
 
 
-async def _agents(sidecar: Sidecar) -> list[Acceptor]:
-    config = sidecar.config.server
-    if config.agent_listen == addresses.OFF:
-        return []
-    open_one = partial(
-        open_agent,
-        snapshot=sidecar.snapshot,
+def _agent(sidecar: Sidecar) -> AgentCheck:
+    return AgentCheck(
+        sidecar.snapshot,
         on_poll=sidecar.metrics.polled,
         on_failure=partial(sidecar.observers.failed, "listener"),
         gate=_gate(sidecar, "agent"),
     )
-    with naming_setting("ARBITER_AGENT_LISTEN", config.agent_listen):
-        return [open_one(opened) for opened in await in_thread(bind_tcp, *addresses.split(config.agent_listen))]
 
 
 def _gate(sidecar: Sidecar, listener: str) -> AddressGate | None:
@@ -270,7 +263,6 @@ def _tls(sidecar: Sidecar) -> ServerTls | None:
 
 
 def _log_addresses(config: Config, listeners: Listeners) -> None:
-    agents = (address_of(agent.socket) for agent in listeners.agents)
     fields = {
         "version": __version__,
         "mode": config.identity.mode,
@@ -279,7 +271,7 @@ def _log_addresses(config: Config, listeners: Listeners) -> None:
         "datagrams_to": ", ".join(listeners.datagrams.addresses if listeners.datagrams else ()),
         "health_at": ", ".join(listeners.public.addresses),
         "page_at": ", ".join(listeners.page.addresses if listeners.page else ()),
-        "agent_at": ", ".join(agents),
+        "agent_at": ", ".join(listeners.agent.addresses if listeners.agent else ()),
         "store": redis_urls.shown(config.redis.redis_url),
         "state_dir": config.state_directory or "none: a cull does not survive the sidecar",
     }

@@ -20,7 +20,7 @@ from sidecar.cli.terminal import cause, complain
 from sidecar.config import addresses
 from sidecar.config.slices import Config
 from sidecar.net.client_tls import KeyPair, certificate, client_context
-from sidecar.net.request_head import TAKES_NO_BODY
+from sidecar.server.public_request import TAKES_NO_BODY
 
 SLACK_S: Final = 8.0
 """Time that an answer may take beyond the time-out of Redis; the listener gives up before that."""

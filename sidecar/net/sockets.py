@@ -18,6 +18,9 @@ RESERVED_DESCRIPTORS: Final = 40
 """Descriptors for everything but connections: log, state file, listening sockets, Redis, scrape, message, standby."""
 
 MIN_CONNECTIONS: Final = 4
+NO_DESCRIPTOR_S: Final = 0.1
+BACKLOG: Final = 1024
+"""Connections that wait to be accepted."""
 
 IN_USE_S: Final = 0.3
 RETRY_S: Final = 0.002
@@ -112,6 +115,20 @@ def remove_stale(path: str) -> None:
         except OSError as error:
             if error.errno != errno.EPROTOTYPE:  # a datagram socket in use: binding will say so
                 raise
+
+
+def accepted(listening: socket.socket, most: int) -> Iterator[tuple[socket.socket, str]]:
+    """Up to ``most`` of the connections that wait, each with the address of its client. Neither it nor they block.
+
+    Raises OSError when no descriptor is left: then ``listening`` stays ready, and needs a pause of ``NO_DESCRIPTOR_S``.
+    """
+    for _ in range(most):
+        try:
+            connection, address = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        connection.settimeout(0)
+        yield connection, address[0]
 
 
 def address_of(opened: socket.socket) -> str:

@@ -18,6 +18,8 @@ from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response, StreamResponse
 from aiohttp.web_server import Server
 
+from sidecar.net.http_error import HttpError
+
 __all__ = (
     "BODY_LIMIT",
     "BROKEN_OFF",
@@ -49,16 +51,6 @@ Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
 Routes = Mapping[str, Mapping[str, Handler]]
 """``{path: {method: handler}}``; a handler of GET answers HEAD as well."""
-
-
-class HttpError(Exception):
-    """Answers the request with ``status`` and ``{"error": sentence}``; ``word`` is the label of the refusals metric."""
-
-    def __init__(self, status: int, word: str, sentence: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.word = word
-        self.headers = headers
 
 
 class LongResponse(StreamResponse):

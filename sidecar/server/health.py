@@ -1,4 +1,4 @@
-"""The public listener for HAProxy, Nomad and people. Read-only, from memory, without free text of the app.
+"""The health answers for HAProxy, Nomad and people. Read-only, from memory, without free text of the app.
 
 Every health answer has headers for balancers that read no agent-check, and for people: ``X-Arbiter-Weight`` (percent,
 0 when out of balance), ``X-Arbiter-State``, and ``X-Arbiter-Reason`` when out of balance. ``x-envoy-degraded`` makes
@@ -11,24 +11,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
 from math import inf
-from typing import Final, NamedTuple
-
-from aiohttp import hdrs
+from typing import Final
 
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import State
-from sidecar.net import web
-from sidecar.server.throttled_page import ThrottledPage
+from sidecar.server.public_answer import PublicAnswer
 
 BODY_LIMIT: Final = 3 * 1024
 """Nomad keeps this much of a failing check's body."""
 
-PLAIN: Final = "text/plain; charset=utf-8"
 WEIGHT: Final = "X-Arbiter-Weight"
 STATE: Final = "X-Arbiter-State"
 REASON: Final = "X-Arbiter-Reason"
@@ -46,20 +42,11 @@ TEXT_S: Final = 1.0
 """Maximum age of the reasons in the body of a "down"."""
 
 
-class HealthAnswer(NamedTuple):
-    """The answer to a poll."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-_TEXT: Final[dict[str, str]] = {hdrs.CONTENT_TYPE: PLAIN}
-OUR_FAILURE: Final = HealthAnswer(200, _TEXT, b"up\n")
-ALIVE: Final = HealthAnswer(200, _TEXT, b"alive\n")
-STALE: Final = HealthAnswer(503, _TEXT, b"the last check is too old\n")
-READY: Final = HealthAnswer(200, _TEXT, b"ready\n")
-NOT_READY: Final = HealthAnswer(503, _TEXT, b"not ready\n")
+OUR_FAILURE: Final = PublicAnswer(200, b"up\n")
+ALIVE: Final = PublicAnswer(200, b"alive\n")
+STALE: Final = PublicAnswer(503, b"the last check is too old\n")
+READY: Final = PublicAnswer(200, b"ready\n")
+NOT_READY: Final = PublicAnswer(503, b"not ready\n")
 
 
 class Health:
@@ -83,10 +70,10 @@ class Health:
     ) -> None:
         body_of = partial(_body_of_down, explanation, on_failure)
 
-        def poll(path: str, is_up: Callable[[Container], bool]) -> Callable[[str], HealthAnswer]:
+        def poll(path: str, is_up: Callable[[Container], bool]) -> Callable[[str], PublicAnswer]:
             current = _CurrentAnswer(is_up, snapshot, body_of, down_status, clock)
 
-            def answer_to(user_agent: str) -> HealthAnswer:
+            def answer_to(user_agent: str) -> PublicAnswer:
                 try:
                     answer = current.get()
                     on_poll(poller(user_agent, path), path, answer.status)
@@ -97,11 +84,11 @@ class Health:
 
             return answer_to
 
-        def livez(_user_agent: str) -> HealthAnswer:
+        def livez(_user_agent: str) -> PublicAnswer:
             checked_at = snapshot().checked_at
             return STALE if checked_at is None or clock() - checked_at > stale_after_s else ALIVE
 
-        def readyz(_user_agent: str) -> HealthAnswer:
+        def readyz(_user_agent: str) -> PublicAnswer:
             current = snapshot()
             is_stopping = current.presented.state is State.STOPPING
             return NOT_READY if current.checked_at is None or is_stopping else READY
@@ -114,43 +101,6 @@ class Health:
             "/health/restart": restart,  # the same under a name for other schedulers; counted as the first
         }
         self.probes = {"/livez": livez, "/readyz": readyz}
-
-
-def routes(
-    health: Health,
-    *,
-    metrics: Callable[[], tuple[bytes, str]],
-    get_why: web.Handler | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> web.Routes:
-    """Routes of the public listener.
-
-    ``metrics()`` writes the page and its content type, in a bounded share of the time of ``clock``. ``get_why`` answers
-    ``/why``.
-    """
-    metrics_page = ThrottledPage(metrics, clock)
-
-    async def get_metrics(_request: web.BaseRequest) -> web.Response:
-        content, content_type = await metrics_page.get()
-        return web.Response(body=content, headers={hdrs.CONTENT_TYPE: content_type})
-
-    more: web.Routes = {"/why": {"GET": get_why}} if get_why else {}
-    polls = {path: _handler(answer_to) for path, answer_to in health.polls.items()}
-    return {
-        **more,
-        # HAProxy's httpchk sends OPTIONS by default.
-        **{path: {"GET": handler, "OPTIONS": handler} for path, handler in polls.items()},
-        **{path: {"GET": _handler(answer_to)} for path, answer_to in health.probes.items()},
-        "/metrics": {"GET": get_metrics},
-    }
-
-
-def _handler(answer_to: Callable[[str], HealthAnswer]) -> web.Handler:
-    async def handle(request: web.BaseRequest) -> web.Response:
-        status, headers, body = answer_to(request.headers.get(hdrs.USER_AGENT, ""))
-        return web.Response(body=body, status=status, headers=headers)
-
-    return handle
 
 
 class _CurrentAnswer:
@@ -174,7 +124,7 @@ class _CurrentAnswer:
         self._until = inf
         self._answer = OUR_FAILURE
 
-    def get(self) -> HealthAnswer:
+    def get(self) -> PublicAnswer:
         current = self._snapshot()
         container, share = current.presented, current.share
         if container is not self._container or share != self._share or self._clock() >= self._until:
@@ -182,12 +132,12 @@ class _CurrentAnswer:
             self._container, self._share = container, share
         return self._answer
 
-    def _make(self, container: Container, share: int) -> HealthAnswer:
+    def _make(self, container: Container, share: int) -> PublicAnswer:
         if self._is_up(container):
             self._until = inf
-            return HealthAnswer(200, _headers(container, share), b"up\n")
+            return PublicAnswer(200, b"up\n", _headers(container, share))
         self._until = self._clock() + TEXT_S
-        return HealthAnswer(self._down_status, _headers(container, share), self._body_of(container))
+        return PublicAnswer(self._down_status, self._body_of(container), _headers(container, share))
 
 
 def _body_of_down(
@@ -203,7 +153,7 @@ def _body_of_down(
 
 
 def _headers(container: Container, share: int) -> dict[str, str]:
-    headers = {hdrs.CONTENT_TYPE: PLAIN, WEIGHT: str(share), STATE: container.state.value}
+    headers = {WEIGHT: str(share), STATE: container.state.value}
     if not container.haproxy_up:
         headers[REASON] = printable_ascii(why_down(container))[:REASON_LIMIT]
     elif share < DEGRADED_BELOW:

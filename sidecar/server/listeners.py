@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
     from sidecar.inputs.datagram import Datagrams
-    from sidecar.net.acceptor import Acceptor
     from sidecar.net.listener import Listener
     from sidecar.net.tls import ServerTls
+    from sidecar.server.agent_check import AgentCheck
+    from sidecar.server.public import PublicServer
 
 
 @dataclass
@@ -19,27 +20,27 @@ class Listeners:
     """The open listeners."""
 
     local: Listener
-    public: Listener
+    public: PublicServer
     page: Listener | None = None
-    agents: list[Acceptor] = field(default_factory=list)
+    agent: AgentCheck | None = None
     datagrams: Datagrams | None = None
     tls: ServerTls | None = None
 
     @property
-    def http(self) -> list[Listener]:
+    def http(self) -> list[Listener | PublicServer]:
         """The listeners that speak HTTP."""
         return [self.local, self.public, *([self.page] if self.page else [])]
 
     def works(self) -> Iterator[Coroutine[None, None, None]]:
         """The coroutines that have to run while the listeners are open."""
-        yield from (listener.sweep() for listener in self.http)
+        yield from (listener.sweep() for listener in (self.local, self.page) if listener)
         if self.tls is not None:
             yield self.tls.watch()
 
     def stop(self) -> None:
         """Close the listening sockets, so that another process can listen there. Connections stay open."""
-        for agent in self.agents:
-            agent.close()
+        if self.agent is not None:
+            self.agent.stop()
         if self.datagrams is not None:
             self.datagrams.close()
         for listener in self.http:

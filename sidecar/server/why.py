@@ -7,9 +7,11 @@ answer is brief: then it shows nothing that a person wrote.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import parse_qs
 
 from aiohttp import hdrs
 
@@ -22,10 +24,15 @@ from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Fleet, Granted, Hold, State, Unknown
 from sidecar.net import web
-from sidecar.server.health import PLAIN, why_down
+from sidecar.net.http_error import HttpError
+from sidecar.server.health import why_down
 from sidecar.server.history import Decision, History
+from sidecar.server.public_answer import JSON, PLAIN, PublicAnswer
 from sidecar.server.remedies import Outlook, remedies
 from sidecar.server.why_text import as_text
+
+if TYPE_CHECKING:
+    from sidecar.server.public_request import PublicRequest
 
 FORMATS: Final = ("json", "text")
 
@@ -72,13 +79,17 @@ class Why:
         self._history = history
         self._written: tuple[object, str] = (None, "")
 
-    async def get_public(self, request: web.BaseRequest) -> web.Response:
+    def get_public(self, request: PublicRequest) -> PublicAnswer:
         """``GET /why`` of the public listener."""
-        return _response(request, self.value())
+        wanted = parse_qs(request.query, keep_blank_values=True).get("format", [None])[0]
+        content, content_type = _written(self.value(), _format(wanted, request.accept))
+        return PublicAnswer(200, content, content_type=content_type)
 
     async def get_local(self, request: web.BaseRequest) -> web.Response:
         """``GET /why`` of the local listener."""
-        return _response(request, self.local())
+        wanted = _format(request.query.get("format"), request.headers.get(hdrs.ACCEPT, ""))
+        content, content_type = _written(self.local(), wanted)
+        return web.Response(body=content, headers={hdrs.CONTENT_TYPE: content_type})
 
     def text(self, limit: int) -> str:
         """The public answer as text in at most ``limit`` bytes: the oldest decisions are left out first.
@@ -267,18 +278,17 @@ def _rounded(at: float | None) -> float | None:
     return None if at is None else round(at, 3)
 
 
-def _response(request: web.BaseRequest, value: dict[str, Any]) -> web.Response:
-    if _format(request) == "json":
-        return web.json_response(value)
-    return web.Response(body=as_text(value).encode(errors="replace"), headers={hdrs.CONTENT_TYPE: PLAIN})
+def _written(value: dict[str, Any], format_: str) -> tuple[bytes, str]:
+    """The content and its type."""
+    if format_ == "text":
+        return as_text(value).encode(errors="replace"), PLAIN
+    return json.dumps(value).encode() + b"\n", JSON
 
 
-def _format(request: web.BaseRequest) -> str:
+def _format(wanted: str | None, accepted: str) -> str:
     """The format in the query, else by the ``Accept`` header."""
-    wanted = request.query.get("format")
     if wanted is None:
-        accepted = request.headers.get(hdrs.ACCEPT, "")
         return "text" if "text/plain" in accepted and "application/json" not in accepted else "json"
     if wanted not in FORMATS:
-        raise web.HttpError(400, "query", f"format: takes {' or '.join(FORMATS)}")
+        raise HttpError(400, "query", f"format: takes {' or '.join(FORMATS)}")
     return wanted

@@ -23,15 +23,15 @@ FAILURES: Final = {
     "Datagrams.": "listener",
     "EffectRunner.": "step",
     "ErrorSharing.": "budget",
+    "AgentCheck.": "listener",
     "Hook.": "hook",
     "Ledger.": "ledger",
     "Listener(local).": "listener",
     "Listener(page).": "page",
-    "Listener(public).": "listener",
     "Membership.": "beat",
     "Messenger.": "message",
+    "PublicServer(public).": "listener",
     "Scraper.": "listener",
-    "open_agent.<locals>.current_line:": "listener",
 }
 OBSERVERS: Final = {
     "steps": [
@@ -51,14 +51,13 @@ OBSERVERS: Final = {
 LISTENERS: Final = {
     "Listener(local).guard": "guard_local",
     "Listener(page).guard": "None",
-    "Listener(public).guard": "None",
     "Listener(local).is_priority": "False",
     "Listener(page).is_priority": "False",
-    "Listener(public).is_priority": "True",
     "BoundedServer.max": "128 64",
-    "HeadParser.takes_bodies": "False True",
-    **{f"Listener({name}).on_refusal()": name for name in ("local", "page", "public")},
-    **{f"Listener({name}).on_refusal": "Metrics.refused" for name in ("local", "page", "public")},
+    "PublicServer(public).most": "320",
+    "PublicServer(public).on_refusal": "Metrics.refused",
+    **{f"Listener({name}).on_refusal()": name for name in ("local", "page")},
+    **{f"Listener({name}).on_refusal": "Metrics.refused" for name in ("local", "page")},
 }
 WORKS: Final = [
     "Actuator.run",
@@ -67,7 +66,6 @@ WORKS: Final = [
     "ErrorHistogram.run",
     "ErrorSharing.run",
     "Ledger.run",
-    "Listener.sweep",
     "Listener.sweep",
     "Listener.sweep",
     "Membership.run",

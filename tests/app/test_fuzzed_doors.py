@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness import fuzz
+from harness.public_door import place_of
 from sidecar.config.kinds import KIND
 from sidecar.config.selectors import parse_selectors
 from sidecar.core.life.container import start
@@ -28,11 +30,11 @@ from sidecar.inputs.series import BadPageError
 from sidecar.inputs.series_selection import SeriesSelection
 from sidecar.net.connection import Connection
 from sidecar.net.listener import Listener
-from sidecar.net.sockets import bind_tcp
-from sidecar.server.agent_check import open_agent
+from sidecar.server.agent_check import AgentCheck
 from sidecar.server.health import Health
-from sidecar.server.health import routes as health_routes
-from sidecar.server.health_cache import HealthCache
+from sidecar.server.public import PublicServer
+from sidecar.server.public_answer import PublicAnswer
+from sidecar.server.public_pages import public_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,8 +71,24 @@ class Sidecar:
     def snapshot(self) -> Snapshot:
         return Snapshot(105.0, start("app/a", 100.0, Policy()), NOTHING, 100.0)
 
-    def listener(self, name: str) -> Listener:
-        """The listener as the daemon builds it, without a socket."""
+    def local(self) -> Listener:
+        """The local listener as the daemon builds it, without a socket."""
+        return Listener(
+            "local",
+            report_api.routes(
+                self.offer,
+                on_exit=lambda: None,
+                state=lambda: self.snapshot().container.state,
+                snapshot=self.snapshot,
+                mode="enforce",
+            ),
+            on_refusal=lambda _, word: self.refusals.append(word),
+            on_failure=self.failures.append,
+            guard=report_api.refuse_browsers,
+        )
+
+    def public(self) -> PublicServer:
+        """The public listener as the daemon builds it, without a socket."""
         health = Health(
             self.snapshot,
             down_status=503,
@@ -79,26 +97,10 @@ class Sidecar:
             on_failure=self.failures.append,
             clock=lambda: 105.0,
         )
-        options: dict[str, Any] = {
-            "local": {"guard": report_api.refuse_browsers},
-            "public": {"response_cache": HealthCache({**health.polls, **health.probes}), "takes_bodies": False},
-        }
-        routes = {
-            "local": report_api.routes(
-                self.offer,
-                on_exit=lambda: None,
-                state=lambda: self.snapshot().container.state,
-                snapshot=self.snapshot,
-                mode="enforce",
-            ),
-            "public": health_routes(health, metrics=lambda: (b"a 1\n", "text/plain")),
-        }
-        return Listener(
-            name,
-            routes[name],
+        return PublicServer(
+            public_pages(health, {"/metrics": lambda _: PublicAnswer(200, b"a 1\n")}),
             on_refusal=lambda _, word: self.refusals.append(word),
             on_failure=self.failures.append,
-            **options[name],
         )
 
 
@@ -196,24 +198,50 @@ def _is_idle(connection: Connection) -> bool:
     return not connection._rest and not connection._body and connection._is_answered
 
 
+def _answers(server: PublicServer, data: bytes, chance: Random) -> bytes:
+    """All that a client of the public listener gets that sends this, and then sends no more."""
+    with socket.create_connection(place_of(server)) as client:
+        for piece in fuzz.pieces(data, chance, SIZES):
+            with suppress(OSError):
+                client.sendall(piece)
+            server.turn()
+        client.shutdown(socket.SHUT_WR)
+        client.settimeout(0)
+        received = b""
+        while True:
+            server.turn()
+            with suppress(BlockingIOError):
+                piece = client.recv(65_536)
+                received += piece
+                if not piece:
+                    return received
+
+
 @fuzz.EACH_DOOR
-@pytest.mark.parametrize(
-    ("door", "peer"),
-    [
-        pytest.param("public", ("127.0.0.1", 7), id="public HTTP"),
-        pytest.param("local", ("127.0.0.1", 7), id="local HTTP"),
-        pytest.param("local", "", id="local HTTP over the unix socket"),
-    ],
-)
-async def test_http_counts_a_report_for_each_202_and_nothing_else(
-    sidecar: Sidecar, door: str, peer: object, inputs: int
-) -> None:
-    listener = sidecar.listener(door)
-    lines, bodies = (fuzz.LINES, fuzz.BODIES) if door == "public" else (fuzz.REPORT_LINES, fuzz.REPORTS)
-    answered = 0
+async def test_public_listener_answers_or_refuses(sidecar: Sidecar, inputs: int) -> None:
+    server, answered = sidecar.public(), 0
+    await server.open_tcp("127.0.0.1", 0)
     for number in range(inputs):
         chance = Random(SEED + number)
-        data = fuzz.http(chance, lines, bodies)
+        statuses = STATUS.findall(_answers(server, fuzz.http(chance), chance))
+        assert {b"200"}.issuperset(status for status in statuses if not status.startswith(b"4")), number
+        assert sidecar.failures == [], number
+        answered += b"200" in statuses
+    assert answered > inputs / 10, "the inputs are too bad to tell anything"
+    server.turn()
+    assert server.connected == 0
+    await server.close()
+
+
+@fuzz.EACH_DOOR
+@pytest.mark.parametrize("peer", [("127.0.0.1", 7), ""], ids=["TCP", "unix"])
+async def test_local_listener_counts_a_report_for_each_202_and_nothing_else(
+    sidecar: Sidecar, peer: object, inputs: int
+) -> None:
+    listener, answered = sidecar.local(), 0
+    for number in range(inputs):
+        chance = Random(SEED + number)
+        data = fuzz.http(chance, fuzz.REPORT_LINES, fuzz.REPORTS)
         before = sidecar.offers
         statuses = STATUS.findall(await _responses(listener, data, chance, peer))
         assert {b"100", b"200", b"202"}.issuperset(status for status in statuses if not status.startswith(b"4")), (
@@ -266,17 +294,18 @@ async def test_datagrams_count_valid_lines_only(sidecar: Sidecar, kind: str, run
 
 @fuzz.EACH_DOOR
 async def test_agent_check_answers_whatever_a_client_sends(sidecar: Sidecar, inputs: int) -> None:
-    (listening,) = bind_tcp("127.0.0.1", 0)
-    agent = open_agent(listening, sidecar.snapshot, on_poll=sidecar.on_poll, on_failure=sidecar.failures.append)
+    agent = AgentCheck(sidecar.snapshot, on_poll=sidecar.on_poll, on_failure=sidecar.failures.append)
+    await agent.open_tcp("127.0.0.1", 0)
+    host, _, port = agent.addresses[0].rpartition(":")
     for begin in range(0, inputs, AT_ONCE):
         clients = []
         for number in range(begin, begin + AT_ONCE):
-            clients.append(socket.create_connection(listening.getsockname()))
+            clients.append(socket.create_connection((host, int(port))))
             clients[-1].sendall(fuzz.http(Random(SEED + number)) if number % 2 else b"")
         await _until(lambda begin=begin: sidecar.polls == begin + AT_ONCE)  # type: ignore[misc]
         for client in clients:
             client.close()
-    agent.close()
+    agent.stop()
     assert (sidecar.polls, sidecar.failures) == (inputs, [])
 
 

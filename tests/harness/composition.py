@@ -24,7 +24,6 @@ from sidecar.app.build import Sidecar, build, metrics_of
 from sidecar.app.build_listeners import listening
 from sidecar.config.settings import load_config
 from sidecar.config.slices import Config
-from sidecar.net.sockets import address_of
 from sidecar.server.listeners import Listeners
 
 Facts = dict[str, frozenset[str]]
@@ -71,7 +70,7 @@ class Composed:
         datagrams = self.listeners.datagrams
         return {
             **{listener.name: listener.addresses for listener in self.listeners.http},
-            "agent": [address_of(agent.socket) for agent in self.listeners.agents],
+            "agent": self.listeners.agent.addresses if self.listeners.agent else [],
             "datagrams": datagrams.addresses if datagrams else [],
         }
 

@@ -8,7 +8,7 @@ import socket
 import struct
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from sidecar.net.listener import Listener
 
@@ -59,6 +59,14 @@ async def listening(
     assert not observed.unhandled, observed.unhandled
 
 
+class HasAddresses(Protocol):
+    """A listener of any kind."""
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, as people write it."""
+
+
 class Answer(NamedTuple):
     """One HTTP response; names of headers are in lower case."""
 
@@ -85,7 +93,7 @@ class RawConnection:
         self._writer = writer
 
     @classmethod
-    async def to(cls, listener: Listener) -> Self:
+    async def to(cls, listener: HasAddresses) -> Self:
         """Connect to the first of the listener's addresses."""
         address = listener.addresses[0]
         if address.startswith("/"):
@@ -127,6 +135,14 @@ class RawConnection:
                 while piece := await self._reader.read(65536):
                     taken += piece
         return bytes(taken)
+
+    def stops_reading(self) -> None:
+        """Read nothing, so that the other side cannot send more than the buffers of the system take."""
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]  # it is that of a connection
+
+    def reads_on(self) -> None:
+        """Read again."""
+        self._writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
 
     @property
     def ended(self) -> bool:

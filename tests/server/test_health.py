@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
-from functools import partial
-from itertools import count
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
-from unittest.mock import Mock
 
 import pytest
-from aiohttp.test_utils import make_mocked_request
 
-from harness.raw_http import Observed, RawConnection, get, listening
-from harness.virtual_time import in_virtual_time
+from harness.public_door import connect, public_door
+from harness.raw_http import Observed, get
 from sidecar.core.life import transitions
 from sidecar.core.life.container import start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.triggers import StopRequested
 from sidecar.core.types import Denied, Evidence, Granted, Judgement, Latch, Policy, Reason, State, Unknown, Verdict
-from sidecar.net import request_head
 from sidecar.server import health
-from sidecar.server.health_cache import HealthCache
+from sidecar.server.public_pages import public_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from aiohttp import web
-
     from sidecar.core.life.container import Container
-    from sidecar.net.web import Routes
+    from sidecar.server.public_answer import PublicAnswer
 
 STALE_S = 38.0
 SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"
@@ -62,7 +55,6 @@ class Controller:
         self.container = container
         self.checked_at = checked_at
         self.failure: Exception | None = None
-        self.pages = 0
         self.polls: list[tuple[str, str, int]] = []
         self.failures: list[Exception] = []
 
@@ -71,12 +63,9 @@ class Controller:
             raise self.failure
         return Snapshot(self.now, self.container, EVIDENCE, self.checked_at, self.weight)
 
-    def metrics(self) -> tuple[bytes, str]:
-        self.pages += 1
-        return b"arbiter_state 1\n", "text/plain; version=0.0.4; charset=utf-8"
-
-    def routes(self, down_status: int = 503, clock: Callable[[], float] = time.monotonic) -> Routes:
-        return health.routes(self.health(down_status), metrics=self.metrics, clock=clock)
+    def routes(self, down_status: int = 503) -> Mapping[str, Callable[[str], PublicAnswer]]:
+        answers = self.health(down_status)
+        return {**answers.polls, **answers.probes}
 
     def health(self, down_status: int = 503) -> health.Health:
         return health.Health(
@@ -87,16 +76,6 @@ class Controller:
             on_failure=self.failures.append,
             clock=lambda: self.now,
         )
-
-
-def _ask(routes: Routes, path: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    """The answer of a handler that is run by hand: one that awaited anything would not come to its end."""
-    answering = routes[path]["GET"](make_mocked_request("GET", path, headers=headers))
-    assert asyncio.iscoroutine(answering)
-    with pytest.raises(StopIteration) as ended:
-        answering.send(None)
-    response: web.Response = ended.value.value
-    return response
 
 
 @pytest.mark.parametrize(
@@ -118,12 +97,12 @@ def _ask(routes: Routes, path: str, headers: Mapping[str, str] | None = None) ->
 )
 def test_status_of_each_path_in_each_state(container: Container, haproxy: int, nomad: int, ready: int) -> None:
     routes = Controller(container).routes()
-    assert [_ask(routes, path).status for path in PATHS] == [haproxy, haproxy, nomad, nomad, 200, ready]
+    assert [routes[path]("").status for path in PATHS] == [haproxy, haproxy, nomad, nomad, 200, ready]
 
 
 def test_preset_has_another_status_for_down() -> None:
     routes = Controller(DOWN).routes(down_status=400)
-    assert [_ask(routes, path).status for path in PATHS] == [400, 400, 400, 400, 200, 200]
+    assert [routes[path]("").status for path in PATHS] == [400, 400, 400, 400, 200, 200]
 
 
 def test_every_state_has_a_row_above() -> None:
@@ -143,8 +122,8 @@ def test_every_state_has_a_row_above() -> None:
     ],
 )
 def test_body_says_why(container: Container, text: str) -> None:
-    response = _ask(Controller(container).routes(), "/health")
-    assert (response.text, response.content_type) == (text, "text/plain")
+    response = Controller(container).routes()["/health"]("")
+    assert (response.body.decode(), response.headers["Content-Type"]) == (text, "text/plain; charset=utf-8")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +162,8 @@ def test_body_says_why(container: Container, text: str) -> None:
 def test_headers_have_weight_state_and_reason(container: Container, weight: int, headers: dict[str, str]) -> None:
     routes = Controller(container, weight=weight).routes()
     for path in ("/health", "/health/haproxy", "/health/nomad"):
-        observed = dict(_ask(routes, path).headers)
+        observed = dict(routes[path]("").headers)
+        assert observed.pop("Content-Length").isdigit()
         assert observed.pop("Content-Type") == "text/plain; charset=utf-8"
         assert observed == headers
 
@@ -191,7 +171,7 @@ def test_headers_have_weight_state_and_reason(container: Container, weight: int,
 @pytest.mark.parametrize("reason", ["a\r\nSet-Cookie: b\0", "\u00fc\u23f1\ud800", "x" * 10_000])
 def test_reason_read_from_disk_is_printable_in_a_header(reason: str) -> None:
     controller = Controller(replace(DOWN, latch=replace(LATCH, reason=reason)))
-    observed = _ask(controller.routes(), "/health").headers["X-Arbiter-Reason"]
+    observed = controller.routes()["/health"]("").headers["X-Arbiter-Reason"]
     assert observed.isascii()
     assert observed.isprintable()
     assert 0 < len(observed) <= 120
@@ -200,7 +180,7 @@ def test_reason_read_from_disk_is_printable_in_a_header(reason: str) -> None:
 @pytest.mark.parametrize("reason", ["x" * 10_000, "\u00fc" * 10_000, "\u23f1" * 5_000, "\ud800" * 5_000])
 def test_body_of_a_reason_read_from_disk_fits_what_nomad_keeps(reason: str) -> None:
     controller = Controller(replace(DOWN, latch=replace(LATCH, reason=reason)))
-    response = _ask(controller.routes(), "/health/nomad")
+    response = controller.routes()["/health/nomad"]("")
     assert response.status == 503
     assert isinstance(response.body, bytes)
     assert 3_000 < len(response.body) <= 3_072
@@ -213,15 +193,15 @@ def test_body_has_no_free_text_of_the_app() -> None:
     observed = replace(DOWN, verdict=verdict, app_start="free-text", incarnation="free-text")
     routes = Controller(observed).routes()
     for path in ("/health", "/health/haproxy", "/health/nomad"):
-        assert "free-text" not in (_ask(routes, path).text or "")
+        assert b"free-text" not in routes[path]("").body
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/haproxy", "/health/nomad"])
 def test_failure_of_the_sidecar_is_reported_and_the_app_is_up(path: str) -> None:
     controller = Controller(DOWN)
     controller.failure = RuntimeError("broken")
-    response = _ask(controller.routes(), path)
-    assert (response.status, response.text) == (200, "up\n")
+    response = controller.routes()[path]("")
+    assert (response.status, response.body) == (200, b"up\n")
     assert controller.failures == [controller.failure]
 
 
@@ -235,8 +215,8 @@ def test_failure_of_the_sidecar_is_reported_and_the_app_is_up(path: str) -> None
 )
 def test_livez_is_about_the_last_check(checked_at: float | None, now: float, status: int) -> None:
     routes = Controller(UP, checked_at, now).routes()
-    assert _ask(routes, "/livez").status == status
-    assert _ask(routes, "/health").status == 200
+    assert routes["/livez"]("").status == status
+    assert routes["/health"]("").status == 200
 
 
 @pytest.mark.parametrize(
@@ -249,23 +229,7 @@ def test_livez_is_about_the_last_check(checked_at: float | None, now: float, sta
     ],
 )
 def test_readyz_is_about_the_sidecar(container: Container, checked_at: float | None, status: int) -> None:
-    assert _ask(Controller(container, checked_at).routes(), "/readyz").status == status
-
-
-def test_metrics_page_is_served_unchanged() -> None:
-    response = _ask(Controller().routes(), "/metrics")
-    assert response.body == b"arbiter_state 1\n"
-    assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-
-
-@in_virtual_time
-async def test_many_requests_for_metrics_share_a_page() -> None:
-    controller = Controller()
-    routes = controller.routes(clock=partial(next, count(step=0.001)))
-    request = make_mocked_request("GET", "/metrics")
-    answers = [await each for each in asyncio.as_completed([routes["/metrics"]["GET"](request) for _ in range(40)])]
-    assert {answer.status for answer in answers} == {200}
-    assert controller.pages == 2, "one for the first, and one for all later requests"
+    assert Controller(container, checked_at).routes()["/readyz"]("").status == status
 
 
 @pytest.mark.parametrize(
@@ -275,19 +239,18 @@ async def test_many_requests_for_metrics_share_a_page() -> None:
         ("nomad/1.6.1+ent", "/health", "nomad"),
         ("Consul Health Check", "/health", "consul"),
         ("HAProxy", "/health", "haproxy"),
-        (None, "/health/haproxy", "haproxy"),
         ("", "/health/haproxy", "haproxy"),
-        (None, "/health", "other"),
-        (None, "/health/nomad", "other"),
+        ("", "/health", "other"),
+        ("", "/health/nomad", "other"),
         ("Go-http-client/1.1", "/health/nomad", "other"),
         ("curl/8.5.0", "/health/haproxy", "other"),
         ("curl/8.5.0 (of nomad, consul and haproxy)", "/health", "other"),
         ("Prometheus/3.1.0", "/health", "other"),
     ],
 )
-def test_poll_is_counted_by_poller(user_agent: str | None, path: str, name: str) -> None:
+def test_poll_is_counted_by_poller(user_agent: str, path: str, name: str) -> None:
     controller = Controller()
-    _ask(controller.routes(), path, {} if user_agent is None else {"User-Agent": user_agent})
+    controller.routes()[path](user_agent)
     assert controller.polls == [(name, path, 200)]
 
 
@@ -295,7 +258,7 @@ def test_only_health_is_counted_as_a_poll_with_its_status() -> None:
     controller = Controller(DRAINING)
     routes = controller.routes()
     for path in routes:
-        _ask(routes, path)
+        routes[path]("")
     assert controller.polls == [
         ("other", "/health", 503),
         ("haproxy", "/health/haproxy", 503),
@@ -304,75 +267,24 @@ def test_only_health_is_counted_as_a_poll_with_its_status() -> None:
     ]
 
 
-# -- the cache ----------------------------------------------------------------------------------------------
-
-
-def _cache(controller: Controller) -> HealthCache:
-    answers = controller.health()
-    return HealthCache({**answers.polls, **answers.probes})
-
-
-@pytest.mark.parametrize("container", [UP, SUSPECT, DRAINING, DOWN, STOPPING], ids=lambda container: container.state)
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "form",
-    [
-        "{method} {path} HTTP/1.1\r\nHost: a\r\n{more}\r\n",
-        "{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{more}\r\n",
-        "{method} {path} HTTP/1.0\r\n{more}\r\n",
-        "{method} {path} HTTP/1.0\r\nConnection: Keep-Alive\r\n{more}\r\n",
-    ],
-    ids=["1.1", "1.1 that closes", "1.0", "1.0 that keeps"],
-)
-async def test_cached_bytes_are_those_of_aiohttp(container: Container, path: str, form: str) -> None:
-    controller = Controller(container, weight=40)
-    cache = _cache(controller)
-    asked = Mock(side_effect=cache)
-    async with listening(controller.routes(), Observed(), response_cache=asked) as listener:
-        for method in ("GET", "HEAD"):
-            answers = []
-            for more in ("", "Expect: nothing\r\n"):  # the latter is for aiohttp
-                async with await RawConnection.to(listener) as wire:
-                    answer = await wire.ask(form.format(method=method, path=path, more=more).encode())
-                    keeps = answer.headers.get("connection", "")
-                    if keeps == "close":
-                        assert await wire.rest() == b""
-                    answers.append(answer)
-            quick, slow = answers
-            assert (quick.status, quick.body) == (slow.status, slow.body)
-            assert {**quick.headers, "date": ""} == {**slow.headers, "date": ""}
-    assert asked.call_count == 2, "one of each pair was cached"
-
-
-async def test_cache_answers_nothing_but_polls() -> None:
+def test_answer_follows_state_and_weight_at_once_and_is_the_same_until_then() -> None:
     controller = Controller(UP)
-    async with (
-        listening(controller.routes(), Observed(), response_cache=_cache(controller)) as listener,
-        await RawConnection.to(listener) as wire,
-    ):
-        refused = await wire.ask(b"POST /health HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert (refused.status, "GET" in refused.headers["allow"]) == (405, True)
-
-
-def test_cached_answer_follows_state_and_weight_at_once() -> None:
-    controller = Controller(UP)
-    cache = _cache(controller)
-    head = request_head.parse(b"GET /health HTTP/1.0\r\n\r\n")
+    health_at = controller.routes()["/health"]
     for container, weight, status, share in (
-        (UP, 100, b" 200 ", b"Weight: 100"),
-        (UP, 70, b" 200 ", b"Weight: 70"),
-        (DRAINING, 70, b" 503 ", b"Weight: 0"),
-        (DOWN, 70, b" 503 ", b"Weight: 0"),
-        (UP, 70, b" 200 ", b"Weight: 70"),
+        (UP, 100, 200, "100"),
+        (UP, 70, 200, "70"),
+        (DRAINING, 70, 503, "0"),
+        (DOWN, 70, 503, "0"),
+        (UP, 70, 200, "70"),
     ):
         controller.container, controller.weight = container, weight
-        answer = cache(head) or b""
-        assert status in answer
-        assert share in answer
-    assert len(controller.polls) == 5
+        answer = health_at("")
+        assert (answer.status, answer.headers["X-Arbiter-Weight"]) == (status, share)
+        assert health_at("") is answer
+    assert len(controller.polls) == 10
 
 
-def test_reasons_in_a_cached_answer_are_at_most_a_second_old() -> None:
+def test_reasons_in_an_answer_are_at_most_a_second_old() -> None:
     now, texts = [0.0], iter(("first", "second", "third"))
     health_ = health.Health(
         Controller(DOWN).snapshot,
@@ -387,20 +299,24 @@ def test_reasons_in_a_cached_answer_are_at_most_a_second_old() -> None:
     assert said == [b"first", b"first", b"second", b"second", b"third"]
 
 
+# -- on the wire --------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("container", [UP, DOWN], ids=["up", "down"])
-async def test_on_the_wire_head_is_get_without_the_body_and_the_rest_is_refused(container: Container) -> None:
+async def test_head_is_get_without_the_body(container: Container) -> None:
     controller, observed = Controller(container), Observed()
-    async with listening(controller.routes(), observed) as listener, await RawConnection.to(listener) as wire:
-        for path in (*PATHS, "/metrics"):
-            whole = await wire.ask(get(path))
-            head = await wire.ask(get(path, method="HEAD"))
+    answer_to = public_pages(controller.health(), {})
+    async with public_door(observed, answer_to) as server, await connect(server) as client:
+        for path in PATHS:
+            whole = await client.ask(get(path))
+            head = await client.ask(get(path, method="HEAD"))
             assert (head.status, head.body) == (whole.status, b"")
-            assert head.headers["content-length"] == str(len(whole.body))
-        for method in ("POST", "PUT", "DELETE"):
-            assert (await wire.ask(get("/health", method=method))).status == 405
-    assert observed.words == ["method"] * 3
+            assert head.headers == {**whole.headers, "date": head.headers["date"]}
+            assert parsedate_to_datetime(head.headers["date"]).timestamp() == pytest.approx(time.time(), abs=60)
+    assert observed == Observed()
 
 
+@pytest.mark.parametrize("status", [503, 599])
 @pytest.mark.parametrize(
     "request_",
     [
@@ -409,9 +325,10 @@ async def test_on_the_wire_head_is_get_without_the_body_and_the_rest_is_refused(
         pytest.param(b"GET /health/haproxy HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", id="http-check send"),
     ],
 )
-async def test_on_the_wire_haproxy_is_answered_as_it_asks(request_: bytes) -> None:
+async def test_haproxy_is_answered_as_it_asks(request_: bytes, status: int) -> None:
     controller = Controller(DRAINING)
-    async with listening(controller.routes(), Observed()) as listener, await RawConnection.to(listener) as wire:
-        assert (await wire.ask(request_)).status == 503
-        assert await wire.rest() == b""
-    assert controller.polls == [("haproxy", "/health/haproxy", 503)]
+    answer_to = public_pages(controller.health(down_status=status), {})
+    async with public_door(Observed(), answer_to) as server, await connect(server) as client:
+        assert (await client.ask(request_)).status == status
+        assert await client.rest() == b""
+    assert controller.polls == [("haproxy", "/health/haproxy", status)]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from aiohttp.test_utils import make_mocked_request
 
 from harness.controller import ControllerRig
+from harness.raw_http import RawConnection
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.life.container import Container, CullOrder
 from sidecar.core.life.triggers import CullOrdered
@@ -31,11 +30,8 @@ from sidecar.core.types import (
     Unknown,
     Verdict,
 )
-from sidecar.net import request_head
-from sidecar.net.sockets import bind_tcp
 from sidecar.server import health
-from sidecar.server.agent_check import open_agent
-from sidecar.server.health_cache import HealthCache
+from sidecar.server.agent_check import AgentCheck
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,28 +69,21 @@ async def everything_shown(seen: Snapshot) -> Shown:
         on_failure=_fail,
         clock=lambda: seen.now,
     )
-    cache = HealthCache({**listener.polls, **listener.probes})
-    routes = health.routes(listener, metrics=lambda: (b"", "text/plain"))
+    answers = {**listener.polls, **listener.probes}
     shown: Shown = {"agent": await _agent_line(seen)}
     for path in PATHS:
-        for method in ("GET", "HEAD"):
-            answer = cache(request_head.parse(f"{method} {path} HTTP/1.0\r\n\r\n".encode())) or b""
-            shown[f"{method} {path}"] = re.sub(rb"Date: .*\r\n", b"", answer)
-        response = await routes[path]["GET"](make_mocked_request("GET", path))
-        shown[path] = (response.status, dict(response.headers), getattr(response, "body", None))
+        shown[path] = re.sub(rb"Date: .*\r\n", b"", answers[path]("").written("GET", keeps=True))
     return shown
 
 
 async def _agent_line(seen: Snapshot) -> bytes:
-    (opened,) = bind_tcp("127.0.0.1", 0)
-    agent = open_agent(opened, lambda: seen, on_poll=lambda *_: None, on_failure=_fail)
-    with closing(agent):
-        async with asyncio.timeout(60):
-            reader, writer = await asyncio.open_connection(*opened.getsockname())
-            try:
-                return await reader.read()
-            finally:
-                writer.close()
+    agent = AgentCheck(lambda: seen, on_poll=lambda *_: None, on_failure=_fail)
+    await agent.open_tcp("127.0.0.1", 0)
+    try:
+        async with await RawConnection.to(agent) as poller:
+            return await poller.rest()
+    finally:
+        agent.stop()
 
 
 def _fail(error: Exception) -> None:

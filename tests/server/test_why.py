@@ -34,6 +34,7 @@ from sidecar.core.types import (
 from sidecar.net.web import HttpError
 from sidecar.server import health
 from sidecar.server.history import Decision, History
+from sidecar.server.public_request import PublicRequest
 from sidecar.server.why import Why, WhyIdentity, WhySources
 from sidecar.server.why_text import as_text
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from sidecar.net.web import Handler
+    from sidecar.server.public_answer import PublicAnswer
 
 FREE = "free text"
 NOW, UNIX = 1_000.0, 50_400.0
@@ -143,12 +145,18 @@ def _ask(handler: Handler, query: str = "", headers: Mapping[str, str] | None = 
     return response
 
 
-def _body_of(response: web.Response) -> str:
+def _public(why: Why, query: str = "", accept: str = "") -> PublicAnswer:
+    return why.get_public(
+        PublicRequest("GET", "/why", query.removeprefix("?"), keeps=True, user_agent="", accept=accept)
+    )
+
+
+def _body_of(response: web.Response | PublicAnswer) -> str:
     assert isinstance(response.body, bytes)
     return response.body.decode()
 
 
-def _json(response: web.Response) -> dict[str, Any]:
+def _json(response: web.Response | PublicAnswer) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(_body_of(response))
     return value
 
@@ -175,7 +183,7 @@ FIELDS = {
 
 
 def test_public_answer_has_everything_but_free_text() -> None:
-    value = _json(_ask(Memory(HELD).why.get_public))
+    value = _json(_public(Memory(HELD).why))
     assert value.keys() == FIELDS
     assert (value["state"], value["since"], value["weight"]) == ("suspect", UNIX - 12, 100)
     assert value["health"] == {"haproxy": True, "nomad": True}
@@ -213,7 +221,7 @@ def test_public_answer_has_everything_but_free_text() -> None:
 @pytest.mark.parametrize("query", ["", "?format=text"])
 def test_public_answer_has_no_free_text(container: Container, query: str) -> None:
     memory = Memory(container, last_cull=CullEvidence("app/a/life", UNIX, (SAMPLE,), FREE))
-    assert FREE not in _body_of(_ask(memory.why.get_public, query))
+    assert FREE not in _body_of(_public(memory.why, query))
     assert FREE not in memory.why.text(3_072)
 
 
@@ -308,13 +316,17 @@ def test_tokens_are_those_of_the_last_answer_to_a_claim_or_a_beat(
     ],
 )
 def test_format_is_json_or_text_as_the_client_asks(query: str, headers: dict[str, str], content_type: str) -> None:
-    for listener in (Memory().why.get_public, Memory().why.get_local):
-        assert _ask(listener, query, headers).content_type == content_type
+    why = Memory().why
+    assert _ask(why.get_local, query, headers).content_type == content_type
+    assert _public(why, query, headers.get("Accept", "")).headers["Content-Type"].startswith(content_type)
 
 
-async def test_unknown_format_is_refused() -> None:
+@pytest.mark.parametrize("value", ["xml", ""])
+async def test_unknown_format_is_refused(value: str) -> None:
     with pytest.raises(HttpError, match="format: takes json or text"):
-        await Memory().why.get_public(make_mocked_request("GET", "/why?format=xml"))
+        _public(Memory().why, f"?format={value}")
+    with pytest.raises(HttpError, match="format: takes json or text"):
+        await Memory().why.get_local(make_mocked_request("GET", f"/why?format={value}"))
 
 
 def test_text_begins_with_what_matters_most() -> None:
@@ -560,7 +572,8 @@ def test_every_state_with_every_answer_has_a_text(state: State) -> None:
 # -- in the body of a "down" --------------------------------------------------------------------------------
 
 
-def _body(memory: Memory, failures: list[Exception]) -> web.Response:
+def _body(memory: Memory, failures: list[Exception]) -> tuple[int, str]:
+    """Status and body of a health answer."""
     answers = health.Health(
         memory.snapshot,
         down_status=503,
@@ -569,15 +582,13 @@ def _body(memory: Memory, failures: list[Exception]) -> web.Response:
         on_failure=failures.append,
         explanation=memory.why.text,
     )
-    routes = health.routes(answers, metrics=lambda: (b"", ""), get_why=memory.why.get_public)
-    assert routes["/why"]["GET"] == memory.why.get_public
-    return _ask(routes["/health"]["GET"])
+    answer = answers.polls["/health"]("")
+    return answer.status, answer.body.decode()
 
 
 def test_body_of_a_down_is_the_text() -> None:
     memory, failures = Memory(DOWN), list[Exception]()
-    response = _body(memory, failures)
-    assert (response.status, response.text) == (503, memory.why.text(3_072))
+    assert _body(memory, failures) == (503, memory.why.text(3_072))
     assert failures == []
 
 
@@ -591,12 +602,11 @@ def test_text_is_written_once_a_second_and_again_for_another_state() -> None:
 
 
 def test_body_of_an_up_is_one_word() -> None:
-    assert _body(Memory(UP), []).text == "up\n"
+    assert _body(Memory(UP), []) == (200, "up\n")
 
 
 def test_failure_to_explain_leaves_a_culled_container_down() -> None:
     memory, failures = Memory(DOWN), list[Exception]()
     del memory.why._history  # whatever breaks in there
-    response = _body(memory, failures)
-    assert (response.status, response.text) == (503, "down: 9 server errors in 60 s\ntoken granted, 3 of 10 in use\n")
+    assert _body(memory, failures) == (503, "down: 9 server errors in 60 s\ntoken granted, 3 of 10 in use\n")
     assert len(failures) == 1

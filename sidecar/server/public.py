@@ -1,0 +1,331 @@
+"""The public listener: HTTP/1 for strangers, answered from memory, with a bound for everything.
+
+It takes GET, HEAD and OPTIONS without a body, one request of a connection at a time: an answer ends the connection if
+the client has sent more behind its request. Connections are read and written on their sockets, also with TLS. A flood
+is made of new connections, and asyncio's transport would cost more than the answer; with TLS it would hold 256 KiB.
+
+The bounds: ``most`` connections are open; the next one takes the place of that which has been silent for longest, of
+the address that has most of them. Four fifths may stay open after their answer. A client has ``SLOW_S`` seconds to send
+a head, or to read an answer, and ``IDLE_S`` between two requests. A turn ends after ``TURN_S``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+import ssl
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from sidecar.net.http_error import HttpError
+from sidecar.net.sockets import BACKLOG, NO_DESCRIPTOR_S, accepted, address_of, bind_tcp
+from sidecar.net.threads import in_thread
+from sidecar.server.public_answer import PublicAnswer, refusal
+from sidecar.server.public_request import END, HEAD_LIMIT, PublicRequest, parse, refuse_hopeless
+
+if TYPE_CHECKING:
+    from sidecar.net.address_gate import AddressGate
+    from sidecar.net.tls import ServerTls
+
+MOST: Final = 320
+ACCEPTS: Final = 16
+EVENTS: Final = 64
+TURN_S: Final = 0.005
+"""A TLS handshake costs up to a millisecond, an answer a twentieth of that."""
+
+READ_BYTES: Final = 16 * 1024
+"""As long as a record of TLS, so that nothing waits where epoll does not see it."""
+
+IDLE_S: Final = 75.0
+SLOW_S: Final = 10.0
+SWEEP_S: Final = 2.0
+NO_CLIENT_CERTIFICATE: Final = frozenset({"PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED"})
+"""The reasons of OpenSSL for a client without a certificate, or with one that no known authority has signed."""
+
+AnswerTo = Callable[[PublicRequest], PublicAnswer]
+"""The answer to a request; ``HttpError`` if there is none."""
+
+
+class PublicServer:
+    """Answers requests with ``answer_to`` at any number of listening sockets.
+
+    ``on_refusal(listener, word)`` gets every refused request and every cut connection, ``on_failure`` every exception
+    of ``answer_to``: the client sees a 500 and no more. ``gate`` says which clients are served, None: all.
+    """
+
+    name: Final = "public"
+
+    def __init__(
+        self,
+        answer_to: AnswerTo,
+        *,
+        on_refusal: Callable[[str, str], None],
+        on_failure: Callable[[Exception], None],
+        gate: AddressGate | None = None,
+        tls: ServerTls | None = None,
+        most: int = MOST,
+    ) -> None:
+        self.addresses: list[str] = []
+        self.loop = asyncio.get_running_loop()
+        self._answer_to = answer_to
+        self._on_refusal = on_refusal
+        self._on_failure = on_failure
+        self._gate = gate
+        self._tls = tls
+        self._most = most
+        self._kept = most * 4 // 5
+        self._epoll = select.epoll()
+        self._ready: list[tuple[int, int]] = []
+        self._listening: dict[int, socket.socket] = {}
+        self._connections: dict[int, _Client] = {}
+        self._of_host: defaultdict[str, dict[_Client, None]] = defaultdict(dict)
+        """The connections of each address, those that are silent for longest first."""
+        self._sweeping: asyncio.TimerHandle | None = None
+        self.loop.add_reader(self._epoll.fileno(), self.turn)
+
+    async def open_tcp(self, host: str, port: int) -> None:
+        """Listen on ``host:port``; OSError when that is not possible."""
+        for opened in await in_thread(bind_tcp, host, port):
+            self._listening[opened.fileno()] = opened
+            opened.listen(BACKLOG)
+            opened.settimeout(0)
+            self.addresses.append(address_of(opened))
+            self._epoll.register(opened, select.EPOLLIN)
+
+    def turn(self) -> None:
+        """Serve what is ready, for about ``TURN_S``. The loop calls it, and long work on the loop may do so between."""
+        ends_at = self.loop.time() + TURN_S
+        self._ready = self._ready or self._epoll.poll(0, EVENTS)
+        while self._ready:
+            number, _ = self._ready.pop()
+            if number in self._listening:
+                self._accept(self._listening[number])
+            elif number in self._connections:
+                self._connections[number].go_on()
+            if self.loop.time() >= ends_at:
+                return
+
+    def stop(self) -> None:
+        """Close the listening sockets. A second call does nothing; connections stay open."""
+        while self._listening:
+            _, opened = self._listening.popitem()
+            opened.close()
+
+    async def close(self) -> None:
+        """Stop listening and cut every connection."""
+        self.stop()
+        for connection in list(self._connections.values()):
+            connection.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        if not self._epoll.closed:
+            self.loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+
+    # -- connections ------------------------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> int:
+        """The number of open connections."""
+        return len(self._connections)
+
+    def _accept(self, opened: socket.socket) -> None:
+        try:
+            for connection, host in accepted(opened, ACCEPTS):
+                if self._gate is None or self._gate.admits(connection, host):
+                    self._add(connection, host)
+                else:
+                    connection.close()
+        except OSError:  # no descriptor is left
+            self._make_room("descriptors")
+            self._epoll.unregister(opened)
+            self.loop.call_later(NO_DESCRIPTOR_S, self._listen_again, opened)
+
+    def _listen_again(self, opened: socket.socket) -> None:
+        if opened.fileno() in self._listening:
+            self._epoll.register(opened, select.EPOLLIN)
+
+    def _add(self, plain: socket.socket, host: str) -> None:
+        if len(self._connections) >= self._most:
+            self._make_room("crowded")
+        opened = plain
+        if self._tls is not None:
+            try:
+                opened = self._tls.context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+            except OSError:  # the client has closed it already
+                plain.close()
+                self.refused("handshake")
+                return
+        connection = _Client(self, opened, host)
+        self._connections[opened.fileno()] = connection
+        self._of_host[host][connection] = None
+        self._epoll.register(opened, select.EPOLLIN)
+        if self._sweeping is None:
+            self._sweeping = self.loop.call_later(SWEEP_S, self._sweep)
+
+    def _make_room(self, word: str) -> None:
+        if self._connections:
+            of_most = max(self._of_host.values(), key=len)
+            self._cut(next(iter(of_most)), word)
+
+    def _sweep(self) -> None:
+        """Cut the connections that are silent for too long."""
+        now = self.loop.time()
+        for connection in list(self._connections.values()):
+            if now > connection.since + connection.patience_s:
+                self._cut(connection, connection.awaits)
+        self._sweeping = self.loop.call_later(SWEEP_S, self._sweep) if self._connections else None
+
+    def _cut(self, connection: _Client, word: str) -> None:
+        connection.close()
+        self.refused(word)
+
+    # -- called by a connection -------------------------------------------------------------------------------
+
+    @property
+    def may_keep(self) -> bool:
+        """Whether a connection may stay open after its answer."""
+        return len(self._connections) <= self._kept
+
+    def refused(self, word: str) -> None:
+        """Count a refused request or connection."""
+        self._on_refusal(self.name, word)
+
+    def answer(self, request: PublicRequest) -> PublicAnswer:
+        """The answer to a request, also if it is refused or fails."""
+        try:
+            return self._answer_to(request)
+        except HttpError as error:
+            self.refused(error.word)
+            return refusal(error.status, str(error), error.headers)
+        except Exception as error:  # noqa: BLE001 - the listener must go on
+            self._on_failure(error)
+            return refusal(500, "the sidecar failed to answer, see its log")
+
+    def wait_for(self, connection: _Client, events: int) -> None:
+        """Call its ``go_on`` at these events."""
+        self._epoll.modify(connection.socket, events)
+
+    def is_silent_now(self, connection: _Client) -> None:
+        """Note the beginning of its silence."""
+        connection.since = self.loop.time()
+        siblings = self._of_host[connection.host]
+        del siblings[connection]
+        siblings[connection] = None
+
+    def forget(self, connection: _Client) -> None:
+        """The connection is about to be closed."""
+        del self._connections[connection.socket.fileno()]
+        siblings = self._of_host[connection.host]
+        del siblings[connection]
+        if not siblings:
+            del self._of_host[connection.host]
+
+
+class _Client:
+    """One client: requests in, answers out."""
+
+    def __init__(self, server: PublicServer, opened: socket.socket, host: str) -> None:
+        self.socket = opened
+        self.host = host
+        self.since = server.loop.time()
+        """When it began to be silent: at its beginning, after an answer, or with a part of a head."""
+        self._server = server
+        self._handshake = opened.do_handshake if isinstance(opened, ssl.SSLSocket) else None
+        self._is_new = True
+        self._rest = b""
+        self._unsent = memoryview(b"")
+        self._is_unread = False
+        """Whether it waits until the client has read, not until it has sent something."""
+        self._is_over = False
+        """Whether it has had its last answer. What the client still sends is read away: a reset would destroy that."""
+        self._lingers = False
+        """Whether the client closes the connection after the last answer, not the server."""
+
+    @property
+    def awaits(self) -> str:
+        """What the client has not done yet; the word for cutting it."""
+        return "handshake" if self._handshake else "unread" if self._is_unread else "idle"
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds that it may be silent."""
+        return SLOW_S if self._is_new or self._rest or self._is_unread or self._is_over else IDLE_S
+
+    def go_on(self) -> None:
+        """Do what can be done without waiting. It never raises."""
+        try:
+            if self._handshake is not None:
+                self._handshake()
+                self._handshake = None
+            if self._is_unread:
+                self._send()
+            else:
+                self._read()
+        except (BlockingIOError, ssl.SSLWantReadError):
+            pass
+        except OSError as error:  # errors of TLS are OSErrors, too
+            if self._handshake is not None:
+                is_stranger = getattr(error, "reason", "") in NO_CLIENT_CERTIFICATE
+                self._server.refused("certificate" if is_stranger else "handshake")
+            self.close()
+
+    def close(self) -> None:
+        """Cut it."""
+        self._server.forget(self)
+        self.socket.close()
+
+    def _read(self) -> None:
+        data = self.socket.recv(READ_BYTES)
+        if not data:
+            self.close()
+        elif not self._is_over:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        if not self._rest:
+            self._server.is_silent_now(self)
+        self._rest = (self._rest + data).lstrip(b"\r\n")
+        end = self._rest.find(END, 0, HEAD_LIMIT) + len(END)
+        try:
+            if end >= len(END):
+                self._answer(parse(self._rest[:end]), has_more=bool(self._rest[end:].strip(b"\r\n")))
+            elif self._rest:
+                refuse_hopeless(self._rest)
+        except HttpError as error:
+            self._server.refused(error.word)
+            self._is_over = self._lingers = True
+            self._respond(refusal(error.status, str(error), error.headers).written("GET", keeps=False))
+
+    def _answer(self, request: PublicRequest, *, has_more: bool) -> None:
+        keeps = request.keeps and not has_more and self._server.may_keep
+        self._is_over, self._lingers = not keeps, request.keeps or has_more
+        self._respond(self._server.answer(request).written(request.method, keeps=keeps))
+
+    def _respond(self, response: bytes) -> None:
+        self._is_new, self._rest, self._unsent = False, b"", memoryview(response)
+        self._server.is_silent_now(self)
+        self._send()
+
+    def _send(self) -> None:
+        with suppress(BlockingIOError, ssl.SSLWantWriteError):
+            self._unsent = self._unsent[self.socket.send(self._unsent) :]
+        is_unread = bool(self._unsent)
+        if is_unread != self._is_unread:
+            self._is_unread = is_unread
+            self._server.wait_for(self, select.EPOLLOUT if is_unread else select.EPOLLIN)
+        if self._is_over and not is_unread:
+            self._end()
+
+    def _end(self) -> None:
+        """Tell the client that nothing more comes."""
+        with suppress(OSError):
+            if isinstance(self.socket, ssl.SSLSocket):
+                self.socket.unwrap()
+        if self._lingers:
+            self.socket.shutdown(socket.SHUT_WR)
+        else:
+            self.close()
