@@ -22,7 +22,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "The sidecar": {
         "run": ("daemon_commands", "Run the sidecar. This is what happens without a command."),
         "check-config": ("daemon_commands", "Print the effective settings and their origins."),
-        "doctor": ("daemon_commands", "Find problems in Redis, in the sidecar here and around it."),
+        "doctor": ("doctor_command", "Find problems in Redis, in the sidecar here and around it."),
     },
     "See what happens": {
         "fleet": ("fleet_command", "Show the fleet, the containers that need attention first."),

@@ -127,7 +127,7 @@ class Reader:
             assert re.search(wanted, done.out, re.MULTILINE), (line, wanted, done.out)
 
 
-JOB: Final = RUNBOOKS.parents[1] / "nomad" / "app.nomad.hcl"
+JOB: Final = RUNBOOKS.parents[1] / "tests" / "cli" / "doctor" / "jobs" / "app.json"
 
 
 def test_commands_of_other_programs_are_known() -> None:

@@ -37,7 +37,7 @@ from sidecar.store.redis_errors import certificate_refusal
 T = TypeVar("T")
 
 NO_SIDECAR: Final = "no_sidecar"
-"""The finding that none answers on this machine. A job file can be checked without one."""
+"""The finding that none answers on this machine. A job can be checked without one."""
 
 _WRITE: Final = "redis.call('SET', KEYS[1], '1', 'PX', '1000') return redis.call('DEL', KEYS[1])"
 _WIDTH: Final = max(map(len, FindingLevel))
@@ -47,7 +47,7 @@ def main(effective: Config, *, as_json: bool, job: str | None, page: str | None 
     """Print the findings, one per line or as JSON, and return the exit code.
 
     It is that of a failure, else without ``job`` and ``page`` that of a missing sidecar.
-    ``job``: the path of a job file to check too. ``page``: the URL of a metrics page for which to propose selectors.
+    ``job``: the path of a job in JSON to check too. ``page``: the URL of a metrics page for which to propose selectors.
     ``is_here``: whether to look at this machine and its store. Raises UsageError if one of them is not that.
     """
     groups = None if job is None else jobspec.read(job)

@@ -1,4 +1,4 @@
-"""The findings of ``doctor`` in a job file: settings that Nomad accepts, and that later restart the wrong task.
+"""The findings of ``doctor`` in a job: settings that Nomad accepts, and that later restart the wrong task.
 
 Sources: Nomad's documentation of check_restart, restart and lifecycle; its watcher counts failures of a check from the
 first and restarts the task at the limit, so it sees nothing but failures for ``interval * (limit - 1)``.
@@ -47,10 +47,12 @@ _fail = partial(findings.fail, "job")
 
 
 def of_job(groups: Sequence[Group]) -> Iterator[Finding]:
-    """The findings of every group with an arbiter in it."""
+    """The findings of every group with an arbiter in it, and of the files that HAProxy gets from Nomad."""
     beside = [(group, task) for group in groups for task in group.tasks if _is_arbiter(task)]
-    if not beside:
+    of_balancer = [found for group in groups for found in job_tasks.of_balancer(group)]
+    if not beside and not of_balancer:
         yield _warn("no task of it runs a health-arbiter: none has ARBITER_* in its env")
+    yield from of_balancer
     for group, arbiter in beside:
         environment = job_environment.read(group, arbiter)
         settings = environment.settings
@@ -122,6 +124,9 @@ def _of_checks(group: Group, arbiter: Task, environment: JobEnvironment) -> Iter
     if len(asking) == len(group.checks):
         yield _warn("no check asks the app itself: a deployment of an app that does not listen is successful")
     for check in group.checks:
+        if check.misspelt:
+            text = f"{check.misspelt} of the check of {check.path or f'port {check.port}'}: Nomad knows no such field"
+            yield _fail(f"{text} and ignores it; write CheckRestart")
         if check not in asking and check.limit:
             text = f"the check of {check.path or f'port {check.port}'} has a check_restart"
             yield _warn(f"{text}, which restarts the app without asking the fleet")

@@ -24,10 +24,15 @@ REPLACED_S: Final = 60.0
 MAX_KILL_TIMEOUT_S: Final = 30.0
 """The default of max_kill_timeout in Nomad's clients."""
 
+WAIT_S: Final = 1.0
+"""HAProxy follows Nomad within this time and that of a poll, which is less than the shutdown_delay that we ship."""
+
+_SERVERS: Final = re.compile(r"\b(?:nomadService|service)\b")
 _PASSWORD: Final = re.compile(r"://[^/\s@]*@")
 _REDIS_URL: Final = re.compile(r"^\s*(?:export\s+)?ARBITER_REDIS_URL=(.*)$", re.MULTILINE)
 _SECRETS: Final = ("${NOMAD_SECRETS_DIR}", "secrets/", "/secrets/")
 
+_ok = partial(findings.ok, "job")
 _warn = partial(findings.warn, "job")
 _fail = partial(findings.fail, "job")
 
@@ -44,6 +49,36 @@ def of_tasks(group: Group, arbiter: Task, settings: Settings) -> Iterator[Findin
         if not is_told and (task.restart.attempts or settings.action == "nomad-restart"):
             text = f"{task.name} is restarted in place: set ARBITER_APP_PORT, or it has to report its app_start"
             yield _warn(f"{text}, or stays culled after that")
+        if task != arbiter and not task.is_sidecar:
+            yield from _of_app(group, task, settings)
+
+
+def of_balancer(group: Group) -> Iterator[Finding]:
+    """Whether a HAProxy that gets its servers from Nomad's services hears in time of those that end."""
+    for task in group.tasks:
+        for template in task.templates:
+            if not (_SERVERS.search(template.data) and "haproxy" in f"{template.destination} {task.name}".lower()):
+                continue
+            if template.wait_s > WAIT_S:
+                text = f"the template {template.destination} of {task.name} waits {template.wait_s:g} s or longer:"
+                text = f"{text} HAProxy still sends requests to an allocation that has ended"
+                yield _warn(f'group {group.name}: {text}; write wait {{ min = "500ms", max = "2s" }} into it')
+            else:
+                yield _ok(f"group {group.name}: the template {template.destination} follows Nomad in time")
+
+
+def _of_app(group: Group, app: Task, settings: Settings) -> Iterator[Finding]:
+    attempts, _, mode, interval_s = app.restart
+    if attempts and settings.action == "check":
+        then = "waits for the rest of that time" if mode == "delay" else "is replaced"
+        text = (
+            f"restart attempts {attempts} of {app.name}: a culled app is restarted where it is, on a node that may be"
+        )
+        text = f"{text} the cause, and only after {attempts} restarts within {write(interval_s)} it {then}"
+        yield _warn(f"{text}; set attempts = 0")
+    if group.has_service and not app.shutdown_delay_s:
+        text = f"shutdown_delay 0 s of {app.name}: at a planned stop requests still come when it has ended"
+        yield _warn(f'{text}; set "10s"')
 
 
 def _of_life(arbiter: Task, settings: Settings) -> Iterator[Finding]:

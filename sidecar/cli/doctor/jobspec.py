@@ -1,30 +1,32 @@
-"""A job of Nomad: groups with their tasks and checks, from JSON or HCL.
+"""A job of Nomad in JSON, as ``nomad job run -output`` and the API write it: groups with their tasks and checks.
 
-``nomad job run -output`` and the API write JSON (durations in nanoseconds); ``hcl`` reads HCL.
+Durations are in nanoseconds, and what the job leaves out is null or missing; then Nomad's default counts.
+(https://developer.hashicorp.com/nomad/api-docs/json-jobs)
 """
 
 from __future__ import annotations
 
 import json
-import re
+import sys
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 
-from sidecar.cli.doctor.hcl import Expression, HclError
 from sidecar.cli.terminal import cause
 
 Block = Mapping[str, Any]
 
 NS_PER_S: Final = 1_000_000_000
 SIZE_LIMIT: Final = 4 << 20
+STDIN: Final = "-"
 SOME_PORT: Final = 20_000
-"""Nomad chooses dynamic ports from here on; a port that the file does not know is this one or one of the next."""
+"""Nomad chooses dynamic ports from here on; a port that the job does not know is this one or one of the next."""
 
-_GO: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d)")
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+HINT: Final = "give the output of nomad job run -output FILE"
+_CHECK_RESTART: Final = "CheckRestart"
 
 
 class JobError(click.UsageError):
@@ -49,244 +51,209 @@ class Reschedule(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check of a service of ``task``, or of the group (``""``). With a ``limit`` of 0 it restarts nothing.
-
-    ``port``: the label or number of the port that it asks. ``names_host``: whether it can trust a certificate.
-    """
+    """A check of a service."""
 
     task: str
+    """The task of its service; empty: the service is one of the group."""
     path: str
     interval_s: float
     timeout_s: float
     limit: int
+    """Failures in a row after which Nomad restarts the task; 0: it restarts nothing."""
     grace_s: float
     port: str = ""
+    """The label or number of the port that it asks."""
     protocol: str = "http"
     names_host: bool = False
+    """Whether it can trust a certificate."""
     kind: str = "http"
+    misspelt: str = ""
+    """A field that Nomad ignores, and that looks like ``CheckRestart``."""
 
 
 class Template(NamedTuple):
-    """A file that Nomad writes for a task; ``is_env``: its lines become environment variables."""
+    """A file that Nomad writes for a task."""
 
     data: str
     is_env: bool = False
+    """Whether its lines become environment variables."""
     change_mode: str = "restart"
     destination: str = ""
+    wait_s: float = 5.0
+    """Time that Nomad waits for further changes before it writes the file anew."""
 
 
 class Task(NamedTuple):
-    """One task of a group. ``has_token``: Nomad writes the token of its identity into a file.
-
-    ``words``: its command line. ``core_limit``: the maximum size of its core files; empty: none is set.
-    """
+    """One task of a group."""
 
     name: str
     env: Mapping[str, str] = {}
     restart: Restart = Restart()
     is_sidecar: bool = False
     kill_timeout_s: float = 5.0
+    shutdown_delay_s: float = 0.0
     driver: str = ""
     templates: tuple[Template, ...] = ()
     memory_mb: int = 300
     memory_max_mb: int = 0
     has_token: bool = False
+    """Whether Nomad writes the token of the task's identity into a file."""
     image: str = ""
     words: tuple[str, ...] = ()
+    """Its command line."""
     core_limit: str = ""
+    """The maximum size of its core files; empty: none is set."""
 
 
 class Group(NamedTuple):
-    """One group of a job. ``ports``: label -> port as the tasks see it; ``tags``: of all services."""
+    """One group of a job."""
 
     name: str
     tasks: tuple[Task, ...]
     checks: tuple[Check, ...]
     network_mode: str = ""
     ports: Mapping[str, int] = {}
+    """Label -> port as the tasks see it."""
     tags: tuple[str, ...] = ()
+    """The tags of all services."""
     reschedule: Reschedule = Reschedule()
+    has_service: bool = False
 
 
 def read(path: str) -> list[Group]:
-    """The groups of the job in this file. Raises JobError."""
+    """The groups of the job in this file, ``-``: in the standard input. Raises JobError."""
     try:
-        with Path(path).open(encoding="utf-8") as file:
-            text = file.read(SIZE_LIMIT)
+        if path == STDIN:
+            text = sys.stdin.read(SIZE_LIMIT)
+        else:
+            with Path(path).open(encoding="utf-8") as file:
+                text = file.read(SIZE_LIMIT)
     except (OSError, UnicodeDecodeError) as error:
         why = cause(error) if isinstance(error, OSError) else "not UTF-8"
-        raise JobError(f"{path} cannot be read: {why}") from None
+        raise JobError(f"--job: {path} cannot be read: {why}") from None
     try:
-        job = _of_json(text) if text.lstrip().startswith("{") else _of_hcl(text)
-        return [_group(group, job) for group in _blocks(job, "taskgroups", "group")]
-    except HclError as error:
-        raise JobError(f"{path}, line {error.line}: {error}") from None
-    except (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError):
-        raise JobError(f"{path} is not a Nomad job") from None
-
-
-def _of_json(text: str) -> Block:
-    value = _lowered(json.loads(text))
-    job: Block = value.get("job", value)
-    return job
-
-
-def _of_hcl(text: str) -> Block:
-    from sidecar.cli.doctor import hcl  # noqa: PLC0415 - only for a job in HCL
-
-    job: Block = _lowered(hcl.loads(text))["job"][0]
-    return job
-
-
-# -- one form of both -------------------------------------------------------------------------------------------
-
-
-def _lowered(value: Any) -> Any:
-    """The value with names in lower case and without underscores; names in an environment stay."""
-    if isinstance(value, list):
-        return [_lowered(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    named = ((name.lower().replace("_", ""), each) for name, each in value.items())
-    return {name: each if name == "env" else _lowered(each) for name, each in named}
-
-
-def _blocks(parent: Block, *names: str) -> Iterator[Block]:
-    """The blocks of these names."""
-    for name in names:
-        yield from parent.get(name) or ()
-
-
-def _block(parent: Block, *names: str) -> Block:
-    """The first block of these names, empty if there is none."""
-    for name in names:
-        if found := parent.get(name):
-            return dict(found[0] if isinstance(found, list) else found)
-    return {}
+        value = json.loads(text)
+        job = value.get("Job", value)
+        return [_group(group, job) for group in job["TaskGroups"]]
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
+        raise JobError(f"--job: {path} is not a job of Nomad in JSON: {HINT}") from None
 
 
 def _group(block: Block, job: Block) -> Group:
     restart = _restart(block, Restart())
-    tasks = list(_blocks(block, "tasks", "task"))
-    network = _block(block, "networks", "network")
-    services = [(service, "") for service in _blocks(block, "services", "service")]
-    services += [(service, str(task["name"])) for task in tasks for service in _blocks(task, "services", "service")]
+    tasks = list(_blocks(block, "Tasks"))
+    network = next(_blocks(block, "Networks"), {})
+    services = [(service, "") for service in _blocks(block, "Services")]
+    services += [(service, str(task["Name"])) for task in tasks for service in _blocks(task, "Services")]
+    delay_s = _seconds(block, "ShutdownDelay", 0.0)
     return Group(
-        str(block["name"]),
-        tuple(_task(task, restart) for task in tasks),
+        str(block["Name"]),
+        tuple(_task(task, restart, delay_s) for task in tasks),
         tuple(check for service, task in services for check in _checks(service, task)),
-        str(network.get("mode") or ""),
+        str(network.get("Mode") or ""),
         _ports(network),
-        tuple(str(tag) for service, _ in services for tag in service.get("tags") or ()),
-        _reschedule({**_block(job, "reschedule"), **_block(block, "reschedulepolicy", "reschedule")}),
+        tuple(str(tag) for service, _ in services for tag in service.get("Tags") or ()),
+        _reschedule({**_block(job, "Reschedule"), **_block(block, "ReschedulePolicy")}),
+        has_service=bool(services),
     )
 
 
-def _task(block: Block, of_group: Restart) -> Task:
-    resources, config = _block(block, "resources"), _block(block, "config")
+def _task(block: Block, of_group: Restart, shutdown_delay_s: float) -> Task:
+    resources, config = _block(block, "Resources"), _block(block, "Config")
+    ulimit = config.get("ulimit") or {}
     return Task(
-        str(block["name"]),
-        {str(name): _text(value) for name, value in _block(block, "env").items()},
+        str(block["Name"]),
+        {str(name): str(value) for name, value in _block(block, "Env").items()},
         _restart(block, of_group),
-        is_sidecar=bool(_block(block, "lifecycle").get("sidecar")),
-        kill_timeout_s=_seconds(block, "killtimeout", Task("").kill_timeout_s),
-        driver=str(block.get("driver") or ""),
-        templates=tuple(map(_template, _blocks(block, "templates", "template"))),
-        memory_mb=_number(resources, ("memorymb", "memory"), Task("").memory_mb),
-        memory_max_mb=_number(resources, ("memorymaxmb", "memorymax"), Task("").memory_max_mb),
-        has_token=any(identity.get("file") is True for identity in _identities(block)),
+        is_sidecar=bool(_block(block, "Lifecycle").get("Sidecar")),
+        kill_timeout_s=_seconds(block, "KillTimeout", Task("").kill_timeout_s),
+        shutdown_delay_s=max(shutdown_delay_s, _seconds(block, "ShutdownDelay", 0.0)),
+        driver=str(block.get("Driver") or ""),
+        templates=tuple(map(_template, _blocks(block, "Templates"))),
+        memory_mb=int(_given(resources, "MemoryMB", Task("").memory_mb)),
+        memory_max_mb=int(_given(resources, "MemoryMaxMB", 0)),
+        has_token=any(identity.get("File") is True for identity in _identities(block)),
         image=str(config.get("image") or ""),
-        words=tuple(map(str, (*_items(config.get("command")), *_items(config.get("args"))))),
-        core_limit=str(_block(config, "ulimit").get("core") or ""),
+        words=tuple(map(str, (*filter(None, [config.get("command")]), *(config.get("args") or ())))),
+        core_limit=str((ulimit[0] if isinstance(ulimit, list) else ulimit).get("core") or ""),
     )
 
 
 def _identities(block: Block) -> Iterator[Block]:
     """The identities of Nomad itself: another one has a name, and its file too."""
-    every = (*_blocks(block, "identities"), _block(block, "identity"), *_blocks(block, "identity"))
-    return (each for each in every if isinstance(each, dict) and each.get("name", "default") in ("", "default"))
+    every = (_block(block, "Identity"), *_blocks(block, "Identities"))
+    return (each for each in every if each.get("Name") in (None, "", "default"))
 
 
 def _template(block: Block) -> Template:
     return Template(
-        str(block.get("embeddedtmpl") or block.get("data") or ""),
-        bool(block.get("envvars") or block.get("env")),
-        str(block.get("changemode") or Template("").change_mode),
-        str(block.get("destpath") or block.get("destination") or ""),
+        str(block.get("EmbeddedTmpl") or ""),
+        bool(block.get("Envvars")),
+        str(block.get("ChangeMode") or Template("").change_mode),
+        str(block.get("DestPath") or ""),
+        _seconds(_block(block, "Wait"), "Min", Template("").wait_s),
     )
 
 
 def _ports(network: Block) -> dict[str, int]:
-    every = [*_blocks(network, "reservedports", "dynamicports", "port")]
-    found = {}
-    for place, port in enumerate(every):
-        named = (_number(port, (name,), 0) for name in ("to", "static", "value"))
-        found[str(port.get("label") or port["name"])] = next((each for each in named if each > 0), SOME_PORT + place)
-    return found
+    ports = (*_blocks(network, "ReservedPorts"), *_blocks(network, "DynamicPorts"))
+    return {
+        str(port["Label"]): max(int(_given(port, "To", 0)), 0) or int(_given(port, "Value", 0)) or SOME_PORT + number
+        for number, port in enumerate(ports)
+    }
 
 
 def _reschedule(block: Block) -> Reschedule:
-    is_limited = block.get("unlimited") is False or _number(block, ("attempts",), 0) > 0
-    function = str(block.get("delayfunction") or Reschedule().function)
-    return Reschedule(function, is_limited, _seconds(block, "delay", Reschedule().delay_s))
+    is_limited = block.get("Unlimited") is False or int(_given(block, "Attempts", 0)) > 0
+    function = str(block.get("DelayFunction") or Reschedule().function)
+    return Reschedule(function, is_limited, _seconds(block, "Delay", Reschedule().delay_s))
 
 
 def _restart(parent: Block, otherwise: Restart) -> Restart:
-    block = _block(parent, "restartpolicy", "restart")
-    attempts, mode = _number(block, ("attempts",), otherwise.attempts), block.get("mode", otherwise.mode)
-    delay_s, interval_s = (_seconds(block, name, getattr(otherwise, f"{name}_s")) for name in ("delay", "interval"))
-    return Restart(attempts, delay_s, str(mode), interval_s)
+    block = _block(parent, "RestartPolicy")
+    return Restart(
+        int(_given(block, "Attempts", otherwise.attempts)),
+        _seconds(block, "Delay", otherwise.delay_s),
+        str(_given(block, "Mode", otherwise.mode)),
+        _seconds(block, "Interval", otherwise.interval_s),
+    )
 
 
 def _checks(service: Block, task: str) -> Iterator[Check]:
-    port = service.get("portlabel") or service.get("port") or ""
-    for check in _blocks(service, "checks", "check"):
-        restart = _block(check, "checkrestart")
+    for check in _blocks(service, "Checks"):
+        restart = _block(check, _CHECK_RESTART)
+        similar = get_close_matches(_CHECK_RESTART, check, cutoff=0.8)
         yield Check(
             task,
-            str(check.get("path") or ""),
-            _seconds(check, "interval", 0.0),
-            _seconds(check, "timeout", 0.0),
-            _number(restart, ("limit",), 0),
-            _seconds(restart, "grace", 1.0),
-            port=str(check.get("portlabel") or check.get("port") or port),
-            protocol=str(check.get("protocol") or "http"),
-            names_host=bool(check.get("tlsskipverify") or check.get("tlsservername")),
-            kind=str(check.get("type") or "http"),
+            str(check.get("Path") or ""),
+            _seconds(check, "Interval", 0.0),
+            _seconds(check, "Timeout", 0.0),
+            int(_given(restart, "Limit", 0)),
+            _seconds(restart, "Grace", 1.0),
+            port=str(check.get("PortLabel") or service.get("PortLabel") or ""),
+            protocol=str(check.get("Protocol") or "http"),
+            names_host=bool(check.get("TLSSkipVerify") or check.get("TLSServerName")),
+            kind=str(check.get("Type") or "http"),
+            misspelt=next((name for name in similar if name != _CHECK_RESTART), ""),
         )
 
 
-def _items(value: object) -> list[object]:
-    """The items of a list, or an expression as the only one."""
-    return value if isinstance(value, list) else [value] if value else []
+def _blocks(parent: Block, name: str) -> Iterator[Block]:
+    """The blocks of this name."""
+    yield from parent.get(name) or ()
 
 
-def _text(value: object) -> str:
-    """The value of a variable, as Nomad writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _block(parent: Block, name: str) -> Block:
+    """The block of this name, empty if there is none."""
+    return dict(parent.get(name) or {})
 
 
-def _number(block: Block, names: tuple[str, ...], otherwise: int) -> int:
-    value = next((block[name] for name in names if block.get(name) is not None), otherwise)
-    return int(_known(names[-1], value))
+def _given(block: Block, name: str, otherwise: Any) -> Any:
+    """The value, or Nomad's default."""
+    value = block.get(name)
+    return otherwise if value is None else value
 
 
 def _seconds(block: Block, name: str, otherwise: float) -> float:
-    """A duration: nanoseconds, or text as Go writes it."""
-    value = _known(name, block.get(name))
-    if value is None:
-        return otherwise
-    if isinstance(value, int | float):
-        return value / NS_PER_S
-    parts = _GO.findall(str(value))
-    if not parts or "".join(map("".join, parts)) != value:
-        raise ValueError("not a duration")
-    return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
-
-
-def _known(name: str, value: Any) -> Any:
-    """The value. Raises HclError if it is an expression."""
-    if isinstance(value, Expression):
-        text = f"{name} = {value[2:-1]} is an expression, whose value Nomad knows: give the output of"
-        raise HclError(value.line, f"{text} nomad job run -output FILE")
-    return value
+    value = block.get(name)
+    return otherwise if value is None else int(value) / NS_PER_S

@@ -79,7 +79,7 @@ def of_nomad(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     ]
     yield from (warn("nomad", problem) for problem in problems)
     if not problems:
-        text = "instance, directories and ports are those of the allocation; --job FILE looks at the job as well"
+        text = "instance, directories and ports are those of the allocation; --job looks at the job as well"
         yield ok("nomad", text)
 
 

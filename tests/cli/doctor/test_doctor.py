@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 SECRET = "hunter2"  # not one: the string to look for
 ACL = Path(__file__).parents[3] / "deploy" / "redis" / "users.acl"
-JOB = Path(__file__).parents[3] / "nomad" / "app.nomad.hcl"
+JOB = Path(__file__).parent / "jobs" / "app.json"
+ROOT = Path(__file__).parents[3]
 
 
 WITH_PEAK = """
@@ -290,12 +291,12 @@ def test_job_file_is_looked_at_too(start_thread: StartThread, run_dir: Path) -> 
     assert bad.code == 0
     assert any("it has to ask /health/nomad" in each["sentence"] for each in json.loads(bad.out)["findings"])
     none = command(one, "doctor", "--job", str(run_dir / "none"))
-    assert none == (2, "", f"health-arbiter: {run_dir / 'none'} cannot be read: no such file or directory\n")
+    assert none == (2, "", f"health-arbiter: --job: {run_dir / 'none'} cannot be read: no such file or directory\n")
 
 
 def test_job_file_alone_is_looked_at_on_a_machine_without_settings() -> None:
     doctor = [sys.executable, "-m", "sidecar", "doctor", "--job", str(JOB)]
-    done = subprocess.run(doctor, cwd=JOB.parents[1], env={}, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(doctor, cwd=ROOT, env={}, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, {line.split()[1] for line in done.stdout.splitlines()}) == (0, {"job:"})
 
 
