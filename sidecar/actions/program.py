@@ -40,7 +40,17 @@ async def run(name: str, words: Sequence[str], timeout_s: float, env: Mapping[st
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
-    transport, output = await _started(words, env)
+    transport, output = await loop.subprocess_exec(
+        lambda: _Output(loop),
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        # The environment of the sidecar may hold passwords.
+        env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **env},
+        cwd="/",
+        start_new_session=True,
+    )
     try:
         is_late = not await _within(output.ended, timeout_s)
         if not is_late:
@@ -49,32 +59,6 @@ async def run(name: str, words: Sequence[str], timeout_s: float, env: Mapping[st
         await _end(transport, output)
     code = transport.get_returncode()
     return Ended(output.text(name, code, loop.time() - began, is_late=is_late), code, is_late)
-
-
-async def _started(words: Sequence[str], env: Mapping[str, str]) -> tuple[asyncio.SubprocessTransport, _Output]:
-    """Start the program. If cancelled, end its whole group: asyncio would end the program only."""
-    loop = asyncio.get_running_loop()
-    # The environment of the sidecar may hold passwords.
-    whole = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **env}
-    starting = loop.create_task(
-        loop.subprocess_exec(
-            lambda: _Output(loop),
-            *words,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=whole,
-            cwd="/",
-            start_new_session=True,
-        )
-    )
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        await asyncio.wait((starting,))
-        if starting.exception() is None:
-            await _end(*starting.result())
-        raise
 
 
 class _Output(asyncio.SubprocessProtocol):

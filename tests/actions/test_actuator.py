@@ -16,7 +16,6 @@ from aiohttp import web
 from harness.waiting import eventually
 from sidecar.actions.actuator import STOPPED, ActionError, ActionResult, Actuator
 from sidecar.actions.asked_file import ActionProgress, AskedFile
-from sidecar.actions.nomad import TOKEN_LIMIT
 from sidecar.app.build_action import action, missing
 from sidecar.config.slices import ActionConfig
 from sidecar.core.life.container import Container
@@ -308,13 +307,6 @@ async def test_nomad_stops_this_allocation_with_a_token_that_was_renewed(nomad: 
     (nomad.secrets / "nomad_token").write_text("renewed")
     assert await act() == "Nomad stops the allocation and replaces it"
     assert nomad.asked == [("POST", "/v1/allocation/1234-5678/stop?no_shutdown_delay=true", "renewed", None)]
-
-
-async def test_token_without_an_end_is_not_sent(nomad: TaskApiStandIn) -> None:
-    (nomad.secrets / "nomad_token").write_text("x" * (TOKEN_LIMIT + 1))
-    with pytest.raises(ActionError, match="the token has more than"):
-        await nomad.action(STOP)()
-    assert nomad.asked == []
 
 
 async def test_token_does_not_follow_a_redirect(nomad: TaskApiStandIn) -> None:

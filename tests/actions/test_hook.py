@@ -7,7 +7,6 @@ import gc
 import os
 import re
 import time
-from asyncio.base_subprocess import BaseSubprocessTransport
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,13 +86,6 @@ async def test_environment_has_the_facts_and_nothing_of_the_sidecar(
     }
     assert (names["ARBITER_INSTANCE"], names["ARBITER_INCARNATION"], names["ARBITER_KIND"]) == ("a", "life-1", "redis")
     assert names["ARBITER_REASON"] == "7 errors"
-
-
-async def test_program_has_no_input_and_a_session_of_its_own(hooks: HookDirectory) -> None:
-    output = await hooks.output("cat; echo end; cut -d' ' -f6 /proc/$$/stat; echo $$")
-    _, end, session, pid = output.splitlines()
-    assert (end, session) == ("end", pid)
-    assert int(session) != os.getsid(0)
 
 
 async def test_secrets_in_its_output_are_masked(hooks: HookDirectory) -> None:
@@ -197,10 +189,6 @@ async def test_program_that_cannot_be_run_is_reported(hooks: HookDirectory, case
     assert len(hooks.failures) == 1
 
 
-async def test_program_that_is_killed_is_reported_as_killed(hooks: HookDirectory) -> None:
-    assert (await hooks.output("kill -9 $$")).startswith("the hook was ended by signal 9 after")
-
-
 async def test_program_ends_with_its_claim(hooks: HookDirectory) -> None:
     hook = hooks.hook(hooks.script(f"echo $$ > {hooks.directory}/self; sleep 60"))
 
@@ -213,33 +201,6 @@ async def test_program_ends_with_its_claim(hooks: HookDirectory) -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     _wait_for_end(pid)
-
-
-async def test_program_that_starts_ends_with_its_claim(hooks: HookDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    hook = hooks.hook(hooks.script(f"sleep 60 & echo $! > {hooks.directory}/child; wait"))
-    given_up, connect = asyncio.Event(), BaseSubprocessTransport._connect_pipes
-
-    async def connect_later(transport: BaseSubprocessTransport, waiter: asyncio.Future[None] | None) -> None:
-        await given_up.wait()
-        await connect(transport, waiter)
-
-    monkeypatch.setattr(BaseSubprocessTransport, "_connect_pipes", connect_later)
-    running = asyncio.ensure_future(hook(CLAIM, "reason"))
-    pid = await asyncio.to_thread(hooks.pid, "child")
-    begun = time.monotonic()
-    running.cancel()
-    given_up.set()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert time.monotonic() - begun < 30, "half of what it would have taken by itself"
-    _wait_for_end(pid)
-
-
-@pytest.mark.parametrize("output", ["", "\\377\\376\\n", "\\033[31mred"])
-async def test_any_bytes_become_text(hooks: HookDirectory, output: str) -> None:
-    output = await hooks.output(f"printf '{output}'")
-    assert output.startswith("the hook ended with exit code 0")
-    output.encode()
 
 
 async def test_page_of_settings_names_the_environment_and_the_bounds_of_a_hook(hooks: HookDirectory) -> None:

@@ -48,11 +48,6 @@ def test_ids_count_from_one_up_to_the_limit_and_then_there_is_none(tmp_path: Pat
         limit.release()
 
 
-def test_acquiring_a_held_lock_gives_the_same_id(tmp_path: Path) -> None:
-    with (limit := ConcurrencyLimit(tmp_path, max_procs=2)) as first:
-        assert (first, limit.acquire(), limit.lock_id) == (1, 1, 1)
-
-
 def test_the_block_ends_the_lock_also_by_an_exception(tmp_path: Path) -> None:
     limit = ConcurrencyLimit(tmp_path)
     with pytest.raises(KeyError), limit:
@@ -64,17 +59,6 @@ def test_a_block_without_a_lock_gives_none_and_leaves_the_others_alone(tmp_path:
     with ConcurrencyLimit(tmp_path) as first, (late := ConcurrencyLimit(tmp_path)) as second:
         assert (first, second, late.is_held) == (1, None, False)
     assert not late.heartbeat()
-
-
-def test_names_are_different_locks(tmp_path: Path) -> None:
-    with ConcurrencyLimit(tmp_path, name="a") as first, ConcurrencyLimit(tmp_path, name="b") as second:
-        assert (first, second) == (1, 1)
-
-
-def test_a_heartbeat_keeps_a_lock_in_a_file_and_it_lasts_for_ever_without(tmp_path: Path) -> None:
-    with (limit := ConcurrencyLimit(tmp_path)):
-        assert limit.heartbeat()
-        assert limit.beat_within_s == float("inf")
 
 
 @pytest.mark.parametrize(
@@ -98,13 +82,6 @@ def test_waiting_tries_at_once_and_then_after_each_of_the_waits(tmp_path: Path, 
 # -- the standby ----------------------------------------------------------------------------------------------------
 
 
-def test_process_that_gets_main_is_never_standby(tmp_path: Path) -> None:
-    nap = Nap()
-    with pair(tmp_path, nap) as lock_id:
-        assert (lock_id, nap.naps) == (1, [])
-        assert ConcurrencyLimit(tmp_path, name="standby").acquire() == 1
-
-
 @pytest.mark.parametrize("retries", [0, 1, 10])
 def test_retries_are_waits_and_then_both_locks_are_free(tmp_path: Path, retries: int) -> None:
     nap = Nap()
@@ -121,13 +98,6 @@ def test_a_standby_takes_over_after_the_wait_in_which_main_came_free(tmp_path: P
     nap = Nap(at, main.release)
     with pair(tmp_path, nap) as lock_id, ConcurrencyLimit(tmp_path, name="standby") as next_standby:
         assert (lock_id, len(nap.naps), next_standby) == (1, at, 1)
-
-
-def test_without_a_number_of_retries_a_standby_waits_on(tmp_path: Path) -> None:
-    main = ConcurrencyLimit(tmp_path)
-    main.acquire()
-    with pair(tmp_path, Nap(1000, main.release), retries=None) as lock_id:
-        assert lock_id == 1
 
 
 def test_third_process_leaves_without_a_wait(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -108,12 +107,6 @@ def test_process_without_a_lock_leaves_quietly_at_once(start: Start, tmp_path: P
         assert ended(start("", "echo ran")) == (0, "", "")
 
 
-@pytest.mark.site
-def test_third_process_leaves_quietly_at_once(start: Start, tmp_path: Path) -> None:
-    with ConcurrencyLimit(tmp_path, name="exec"), ConcurrencyLimit(tmp_path, name="exec-standby"):
-        assert ended(start("--standby", "echo ran")) == (0, "", "")
-
-
 @pytest.mark.process
 def test_a_standby_runs_once_main_has_gone_and_shows_that_it_waited(start: Start, tmp_path: Path) -> None:
     with ConcurrencyLimit(tmp_path, name="exec"):
@@ -134,15 +127,6 @@ def test_as_many_standbys_wait_as_may(start: Start, tmp_path: Path) -> None:
         )
         assert ended(start("--standbys 2", "echo ran")) == (0, "", "")
     assert [ended(standby) for standby in standbys] == [(0, "ran\n", "")] * 2
-
-
-@pytest.mark.site
-def test_a_standby_leaves_after_its_time(start: Start, tmp_path: Path) -> None:
-    with ConcurrencyLimit(tmp_path, name="exec"):
-        began_at = time.monotonic()
-        done = ended(start("--standby --standby-for 400ms --interval 50ms --every 100ms", "echo ran"))
-        assert done == (0, "", "")
-        assert time.monotonic() - began_at >= 0.4
 
 
 @pytest.mark.site
@@ -211,14 +195,6 @@ def test_a_busy_command_lives_on_until_it_is_not(start: Start, tmp_path: Path, b
 
 
 @pytest.mark.site
-def test_a_busy_command_ends_at_its_longest_life(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "busy").touch()
-    began_at = time.monotonic()
-    assert ended(start("--every 100ms --lifetime 200ms --lifetime-max 900ms --busy-file busy", HOLD))[0] == 0
-    assert time.monotonic() - began_at >= 0.9
-
-
-@pytest.mark.site
 @pytest.mark.parametrize("probe", ["/nonexistent", "sleep 60"], ids=["cannot be started", "hangs"])
 def test_a_probe_that_does_not_answer_is_not_busy(start: Start, probe: str) -> None:
     options = f"--every 100ms --lifetime 200ms --lifetime-max 800ms --busy-command '{probe}'"
@@ -243,14 +219,6 @@ def test_signal_is_passed_on_and_the_exit_code_is_that_of_the_command(
     runs(tmp_path)
     process.send_signal(number)
     assert ended(process)[0] == 5
-
-
-@pytest.mark.site
-def test_a_command_that_dies_of_the_signal_gives_128_and_its_number(start: Start, tmp_path: Path) -> None:
-    process = start("", HOLD)
-    runs(tmp_path)
-    process.terminate()
-    assert ended(process)[0] == 128 + signal.SIGTERM
 
 
 @pytest.mark.site
@@ -309,15 +277,6 @@ def test_surviving_child_of_the_command_keeps_the_lock(start: Start, tmp_path: P
     wait_for(lambda: ended(start("", "echo ran"))[1], timeout_s=60, what="the lock is free without it")
 
 
-@pytest.mark.site
-def test_surviving_child_without_inheritance_keeps_nothing(start: Start, tmp_path: Path) -> None:
-    pid = _survivor(start, tmp_path, "--no-inherit-lock")
-    try:
-        assert ended(start("", "echo ran")) == (0, "ran\n", "")
-    finally:
-        os.kill(pid, signal.SIGKILL)
-
-
 @pytest.mark.process
 def test_a_lock_whose_file_is_removed_ends_the_command(start: Start, tmp_path: Path) -> None:
     process = start("", HOLD)
@@ -372,11 +331,6 @@ def test_a_command_that_cannot_be_started_is_named(tmp_path: Path, capfd: pytest
     assert "/nonexistent: cannot be started: No such file" in capfd.readouterr().err
     with ConcurrencyLimit(tmp_path, name="exec") as free:
         assert free == 1
-
-
-def test_missing_directory_is_made_for_its_user_alone(tmp_path: Path) -> None:
-    assert main(["exec", "--run-lock", str(tmp_path / "locks"), "--", "true"]) == 0
-    assert stat.S_IMODE((tmp_path / "locks").stat().st_mode) == 0o700
 
 
 def test_unusable_directory_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -434,11 +388,6 @@ def test_contradictions_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture
 def test_unreadable_command_line_is_refused(words: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["exec", *words]) == 2
     assert said in capfd.readouterr().err
-
-
-def test_help_shows_the_exit_codes(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["exec", "--help"]) == 0
-    assert "Exit codes:" in capfd.readouterr().out
 
 
 def test_exec_loads_neither_the_daemon_nor_the_settings(tmp_path: Path) -> None:

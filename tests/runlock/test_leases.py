@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from redis.retry import Retry
 
 from harness.children import Children, StartRedis
 from harness.redis_server import RedisServer
-from harness.sentinels import MASTER, SentinelSetup
+from harness.sentinels import SentinelSetup
 from harness.waiting import wait_for
 from sidecar.runlock import ConcurrencyLimit, LockError, WithStandby
 
@@ -97,11 +96,6 @@ def test_ids_count_from_one_and_a_released_one_is_free_at_once(server: RedisServ
         assert (second.is_held, second.lock_id, fourth.acquire(), fourth.lock_id) == (False, None, 2, 2)
 
 
-def test_acquiring_a_held_lease_gives_the_same_id(server: RedisServer) -> None:
-    with limits(server, 1, max_procs=2, ttl_s=LONG_S) as (limit,):
-        assert (limit.acquire(), limit.acquire()) == (1, 1)
-
-
 def test_release_gives_back_only_the_own_lease(aged: RedisServer) -> None:
     with limits(aged, 2, clock=Clock()) as (first, second):
         first.acquire()
@@ -163,11 +157,6 @@ def test_a_client_of_the_app_is_used_and_left_open(server: RedisServer) -> None:
         assert client.ping()
 
 
-def test_a_lease_has_no_descriptor(server: RedisServer) -> None:
-    with limits(server, 1) as (limit,), pytest.raises(ValueError, match="descriptor"):
-        limit.fileno()
-
-
 def _page_user() -> list[str]:
     """The words of the page's ACL SETUSER."""
     (line,) = re.findall(r"ACL SETUSER .*", (Path(__file__).parents[2] / "deploy" / "standby.md").read_text())
@@ -182,16 +171,6 @@ def test_the_user_of_the_page_may_do_all_that_it_takes(server: RedisServer) -> N
         assert (lock_id, limit.heartbeat()) == (1, True)
     with limits(server, 1, ttl_s=LONG_S) as (other,):
         assert other.acquire() == 1
-
-
-@pytest.mark.parametrize("word", ["evalsha", "time", "info", "hgetall", "hset"])
-def test_missing_permission_is_reported(server: RedisServer, word: str) -> None:
-    server.cli(*_page_user(), f"-{word}")
-    url = server.url.replace("redis://", "redis://locks:SECRET@")
-    limit = ConcurrencyLimit(redis=url, ttl_s=LONG_S, timeout_s=PATIENCE_S)
-    with pytest.raises(LockError, match=r"permission|can't run"):
-        limit.acquire()
-    limit.release()
 
 
 # -- what cannot be -------------------------------------------------------------------------------------------------
@@ -240,37 +219,6 @@ def test_without_a_server_acquire_raises_a_lock_error(server: RedisServer) -> No
 
 
 # -- expiry ---------------------------------------------------------------------------------------------------------
-
-_HOLD = """
-import sys, time
-from sidecar.runlock import ConcurrencyLimit
-limit = ConcurrencyLimit(redis=sys.argv[1], ttl_s=float(sys.argv[2]), timeout_s=10)
-sent_at = time.monotonic()
-print(limit.acquire(), flush=True)
-while limit.is_held:
-    print(sent_at, flush=True)
-    time.sleep(0.05)
-    sent_at = time.monotonic()
-    limit.heartbeat()
-"""
-
-
-@pytest.mark.site
-def test_a_killed_holders_slot_is_free_after_the_ttl_and_not_before(server: RedisServer) -> None:
-    command = [sys.executable, "-c", _HOLD, server.url, str(TTL_S)]
-    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    with (
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process,
-        limits(server, 1) as (other,),
-    ):
-        assert process.stdout is not None
-        assert process.stdout.readline() == "1\n"
-        heartbeats = [process.stdout.readline()]
-        process.send_signal(signal.SIGKILL)
-        process.wait(10)
-        heartbeats += process.stdout.readlines()
-        acquired(other)
-        assert time.monotonic() - float(heartbeats[-1]) >= TTL_S  # on the clock that all processes share
 
 
 def test_process_that_calls_seldom_takes_over_at_its_second_call(aged: RedisServer) -> None:
@@ -424,21 +372,6 @@ def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Ch
     assert not first.is_held
     first.release()
     second.release()
-
-
-@pytest.mark.site
-def test_a_holder_that_the_new_master_remembers_goes_on(start_redis: StartRedis, children: Children) -> None:
-    watched = SentinelSetup(start_redis, children)
-    started(watched.master)
-    holder, other = (ConcurrencyLimit(redis=watched.url, ttl_s=LONG_S, timeout_s=PATIENCE_S) for _ in range(2))
-    assert holder.acquire() == 1
-    wait_for(lambda: watched.replica.cli("HEXISTS", KEY, "1"), timeout_s=60, what="the replica knows the holder")
-    watched.master.kill()
-    sentinel, port = watched.sentinels[0], watched.replica.port
-    wait_for(lambda: int(sentinel.cli("SENTINEL", "MASTER", MASTER)["port"]) == port, timeout_s=60, what="a failover")
-    assert holder.heartbeat()
-    assert other.acquire() is None
-    holder.release()
 
 
 def test_full_memory_loses_the_lock_rather_than_keep_it_unwritten(server: RedisServer) -> None:
