@@ -15,9 +15,8 @@ from typing import Final
 
 import pytest
 
-from harness.binaries import find
 from harness.ports import free_port
-from harness.virtual_time import VirtualLoop, in_virtual_time
+from harness.virtual_time import in_virtual_time
 from harness.waiting import eventually, wait_for
 from sidecar.core.types import AppListening, Report
 from sidecar.inputs.app_port import ABSENT_S, SETTLE_S, AcceptedConnections, AppPort, SocketIncarnations
@@ -260,43 +259,13 @@ app = socket.create_server(("127.0.0.1", int(sys.argv[1])), reuse_port=True)
 while True:
     app.accept()[0].close()
 """
-NODE: Final = 'require("node:net").createServer((s) => s.destroy()).listen(Number(process.argv[1]), "127.0.0.1")'
-CLUSTER: Final = (
-    'const cluster = require("node:cluster"); if (cluster.isPrimary) { cluster.fork(); cluster.fork(); } else {'
-    + NODE.replace("process.argv[1]", 'process.env["APP_PORT"]')
-    + "}"
-)
 PROGRAMS: Final = {
     "python": [sys.executable, "-c", SINGLE],
     "prefork": [sys.executable, "-c", PREFORK],
     "reuseport": [sys.executable, "-c", REUSEPORT],
-    "node": ["node", "-e", NODE],
-    "node cluster": ["node", "-e", CLUSTER],
 }
 RESTARTS: Final = 10
-"""Of each program: 50 in all."""
-
 NOTICED_S: Final = 1.0
-KEEP_ALIVE: Final = """
-import asyncio, sys
-async def serve(reader, writer):
-    while request := await reader.readuntil(b"\\r\\n\\r\\n"):
-        writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
-        if b"close" in request:
-            break
-    writer.close()
-async def main():
-    await (await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[1]))).serve_forever()
-asyncio.run(main())
-"""
-NODE_KEEP_ALIVE: Final = (
-    'require("node:http").createServer((_, answer) => answer.end("ok")).listen(Number(process.argv[1]), "127.0.0.1")'
-)
-KEEPING_ALIVE: Final = {
-    "python": [sys.executable, "-c", KEEP_ALIVE],
-    "node": ["node", "-e", NODE_KEEP_ALIVE],
-}
-HOUR_S: Final = 3600.0
 
 
 @contextmanager
@@ -310,11 +279,6 @@ def _app(command: list[str], port: int) -> Iterator[None]:
         os.killpg(started.pid, signal.SIGKILL)
         started.wait()
         wait_for(lambda: not asked_of_the_kernel(port), timeout_s=60, what="the app is gone")
-
-
-def _needs(program: list[str]) -> None:
-    if find(program[0]) is None:
-        pytest.skip(f"{program[0]} is not installed")
 
 
 @asynccontextmanager
@@ -347,51 +311,10 @@ async def _watching(port: int) -> AsyncIterator[list[Report]]:
 async def test_every_restart_of_a_real_app_is_noticed_within_a_second_and_none_is_invented(program: str) -> None:
     """The seconds are those of the watch: while the processes start and end, its clock stands still."""
     command, port = PROGRAMS[program], free_port()
-    _needs(command)
     async with _watching(port) as begun:
         for restart in range(1, RESTARTS + 1):
             with _app(command, port):
                 await asyncio.sleep(NOTICED_S)
                 assert len(begun) == restart
-                await asyncio.sleep(restart * 7.3)  # the next one begins at another part of the rhythm
+                await asyncio.sleep(restart * 407.3)  # an hour in all, in another part of the rhythm
                 assert len(begun) == restart
-
-
-@pytest.mark.parametrize("program", ["python", pytest.param("node", marks=pytest.mark.site)])
-def test_keep_alive_connections_that_end_are_no_restarts(program: str) -> None:
-    command, port = KEEPING_ALIVE[program], free_port()
-    _needs(command)
-    ask, end = (f"GET / HTTP/1.1\r\nHost: app\r\nConnection: {how}\r\n\r\n".encode() for how in ("keep-alive", "close"))
-    with _app(command, port):
-        watch = Watch(port)
-        for _ in range(10):
-            with ExitStack() as clients:
-                wires = [clients.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(100)]
-                for request in (ask, ask):
-                    for wire in wires:
-                        wire.sendall(request)
-                        assert wire.recv(4096).startswith(b"HTTP/1.1 200")
-                assert watch.look() == 1
-                for wire in wires[::2]:  # the app ends these, their clients the others
-                    wire.sendall(end)
-                    while wire.recv(4096):
-                        pass
-                assert watch.look() == 1
-            assert watch.look() == 1
-
-
-@pytest.mark.parametrize(
-    "loop",
-    [pytest.param(VirtualLoop, id="its clock jumps"), pytest.param(None, id="real hour", marks=pytest.mark.site)],
-)
-@pytest.mark.timeout(HOUR_S + 300)
-def test_no_restart_is_invented_in_an_hour_of_idle(loop: type[VirtualLoop] | None) -> None:
-    port = free_port()
-
-    async def idle() -> int:
-        async with _watching(port) as begun:
-            await asyncio.sleep(HOUR_S)
-        return len(begun)
-
-    with _app(PROGRAMS["prefork"], port), asyncio.Runner(loop_factory=loop) as runner:
-        assert runner.run(idle()) == 1
