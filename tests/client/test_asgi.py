@@ -124,16 +124,16 @@ async def test_client_that_leaves_within_the_answer_is_no_error(totals: Totals) 
     assert totals() == {"requests": 1}
 
 
-async def test_exception_about_the_client_that_left_is_no_error(totals: Totals) -> None:
-    class ClientDisconnect(Exception):  # noqa: N818 - Starlette's name for it
-        pass
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+async def test_exception_about_the_client_that_left_is_no_error(kind: str, totals: Totals) -> None:
+    error = type({"http": "ClientDisconnect", "websocket": "WebSocketDisconnect"}[kind], (Exception,), {})
 
     async def app(_scope: Message, receive: Receive, _send: Send) -> None:
         await receive()
-        raise ClientDisconnect
+        raise error
 
-    with pytest.raises(ClientDisconnect):
-        await _call(app, Server("http.disconnect"))
+    with pytest.raises(error):
+        await _call(app, Server(f"{kind}.disconnect"), {"type": kind, "path": "/chat"})
     assert totals() == {}
 
 
@@ -182,19 +182,6 @@ async def test_websocket_reports_exceptions_and_no_results(totals: Totals) -> No
     with pytest.raises(KeyError):
         await _call(_raise(KeyError("a")), scope=scope)
     assert without_places(totals()) == {"errors|level:server_error,kind:KeyError": 1}
-
-
-async def test_websocket_that_the_client_closed_is_no_error(totals: Totals) -> None:
-    class WebSocketDisconnect(Exception):  # noqa: N818 - Starlette's name for it
-        pass
-
-    async def chat(_scope: Message, receive: Receive, _send: Send) -> None:
-        await receive()
-        raise WebSocketDisconnect
-
-    with pytest.raises(WebSocketDisconnect):
-        await _call(chat, Server("websocket.disconnect"), {"type": "websocket", "path": "/chat"})
-    assert totals() == {}
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.waiting import wait_for
-from sidecar.client import report_life
 from sidecar.client.life_connection import REQUEST
 
 ROOT = Path(__file__).parents[2]
@@ -103,13 +101,6 @@ def test_connection_is_opened_again_after_a_restart_of_the_sidecar(path: str, st
             assert _is_open(connection)
 
 
-def test_app_may_start_before_the_sidecar(path: str, start: Start, run_dir: Path) -> None:
-    start(f"open({str(run_dir / 'started')!r}, 'w').close()")
-    wait_for((run_dir / "started").exists, timeout_s=60, what="the app has started")
-    with _listen(path) as listener, _accept(listener) as connection:
-        assert _is_open(connection)
-
-
 def test_connection_ends_with_the_last_process_of_the_app(path: str, start: Start) -> None:
     with _listen(path) as listener:
         app = start("sys.stdin.readline()\nif os.fork(): os._exit(0)")
@@ -121,14 +112,3 @@ def test_connection_ends_with_the_last_process_of_the_app(path: str, start: Star
             assert _is_open(connection)
             app.stdin.close()
             assert _has_ended(connection)
-
-
-def _threads() -> int:
-    return len([*Path("/proc/self/task").iterdir()])
-
-
-def test_without_a_socket_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ARBITER_SOCKET", raising=False)
-    before = _threads()
-    report_life()
-    assert _threads() <= before

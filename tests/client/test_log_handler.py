@@ -65,11 +65,6 @@ def test_levels_can_be_chosen(totals: Totals) -> None:
     ]
 
 
-def test_record_below_the_levels_is_not_even_formatted() -> None:
-    assert ArbiterHandler().level == logging.WARNING
-    assert ArbiterHandler(logging.ERROR).level == logging.ERROR
-
-
 def test_exception_gives_kind_and_fingerprint(logger: logging.Logger, totals: Totals) -> None:
     error = type("ConnectionError", (Exception,), {"__module__": "redis.exceptions"})("refused")
     _fail(logger, error)
@@ -86,13 +81,6 @@ def test_record_without_exception_is_known_by_logger_and_place(logger: logging.L
     assert line.startswith("errors|level:server_error,kind:log,fingerprint:log@shop.cart:test_record")
     assert len(f"{place}:{here}") > 64  # and so it ends in a checksum
     assert "~" in line
-
-
-def test_logger_of_a_driver_gives_its_kind(totals: Totals) -> None:
-    logger = logging.Logger("aio_pika.robust_connection")  # noqa: LOG001 - not one that stays
-    logger.addHandler(ArbiterHandler())
-    logger.error("lost")
-    assert [line.split(",")[1] for line in totals()] == ["kind:rabbitmq"]
 
 
 def test_message_is_redacted(logger: logging.Logger, totals: Totals, receiver: Receiver) -> None:
@@ -132,11 +120,6 @@ class Broken:
         raise RuntimeError("cannot be shown")
 
 
-class BrokenError(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("cannot be shown")
-
-
 @pytest.mark.parametrize("arguments", [("%d", "x"), ("%s %s", 1), ("%s", Broken())], ids=["type", "number", "str"])
 def test_record_that_cannot_be_formatted_counts_and_makes_no_noise(
     arguments: tuple[object, ...], logger: logging.Logger, totals: Totals, capfd: pytest.CaptureFixture[str]
@@ -147,30 +130,10 @@ def test_record_that_cannot_be_formatted_counts_and_makes_no_noise(
     assert capfd.readouterr() == ("", "")
 
 
-def test_exception_that_cannot_be_shown_counts(
-    logger: logging.Logger, totals: Totals, capfd: pytest.CaptureFixture[str]
-) -> None:
-    _fail(logger, BrokenError())
-    report_exception(BrokenError())
-    assert sorted(line.split("@")[0] for line in totals()) == [
-        "errors|level:server_error,kind:BrokenError,fingerprint:BrokenError",
-        "errors|level:server_error,kind:BrokenError,fingerprint:BrokenError",
-    ]
-    assert capfd.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize("exc_info", [True, (None, None, None)], ids=["outside of except", "empty"])
 def test_exc_info_without_an_exception_is_a_plain_record(exc_info: Any, logger: logging.Logger, totals: Totals) -> None:
     logger.error("oops", exc_info=exc_info)
     assert [line.split(",")[1] for line in totals()] == ["kind:log"]
-
-
-def test_filter_keeps_records_out(logger: logging.Logger, totals: Totals) -> None:
-    logger.handlers[0].addFilter(lambda record: "tea" not in record.getMessage())
-    logger.error("no tea")
-    assert totals() == {}
-    logger.error("no milk")
-    assert sum(totals().values()) == 1
 
 
 def test_thread_that_logs_waits_for_no_other(logger: logging.Logger, totals: Totals) -> None:
@@ -200,11 +163,3 @@ def test_error_in_the_log_stands_for_the_failed_request(logger: logging.Logger) 
     logger.error("bad")
     assert exchange.is_reported
     CURRENT.reset(token)
-
-
-def test_logging_can_shut_the_handler_down(logger: logging.Logger, totals: Totals) -> None:
-    handler = logger.handlers[0]
-    handler.flush()
-    handler.close()
-    logger.error("late")
-    assert sum(totals().values()) == 1

@@ -77,12 +77,6 @@ def test_results_send_the_requests_in_flight(given: int, line: bytes, totals: To
     assert receiver.read() == [b"requests:2|c", line]
 
 
-def test_only_the_newest_number_in_flight_is_sent(totals: Totals) -> None:
-    for number in (3, 0, 5, 4):
-        results(in_flight=number)
-    assert totals() == {"in_flight": 4}
-
-
 @pytest.mark.parametrize(
     ("given", "line"),
     [(0, b"load:0|g"), (0.7, b"load:0.7|g"), (3, b"load:3|g"), (1e300, b"load:1e+15|g"), (1e-300, b"load:0|g")],
@@ -147,11 +141,6 @@ def test_results_that_cannot_be_sent_are_counted_and_raise_nothing(given: tuple[
     results(*given)
     assert stats().dropped == before + 1
     assert totals() == {}
-
-
-def test_kind_that_is_no_text_is_sent_as_text(totals: Totals) -> None:
-    report(kind=404)  # type: ignore[arg-type]  # an app without a type checker
-    assert totals() == {"errors|level:server_error,kind:404": 1}
 
 
 def test_environment_names_the_socket_and_the_incarnation(receiver: Receiver) -> None:

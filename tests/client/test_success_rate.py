@@ -83,12 +83,6 @@ def test_weight_is_the_rate_cubed_with_a_floor(now_s: float, calls: str, weight:
     assert history_of([(0, calls)], LITERAL).weight(now_s) == pytest.approx(literal)
 
 
-def test_floor_of_the_gist_shows_in_the_rate_of_the_sticky_bucket_alone() -> None:
-    history = history_of([(0, "-")], LITERAL)
-    assert history.rate(29.9) == 0
-    assert history.rate(30) == pytest.approx(0.0001 / 3)
-
-
 @pytest.mark.parametrize(("rate", "weight"), [(-0.1, 0), (0, 1.1), (float("nan"), 0)])
 def test_floor_outside_of_zero_to_one_is_refused(rate: float, weight: float) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
@@ -128,16 +122,6 @@ def test_node_that_fails_half_of_its_calls_is_known_for_it_within_ten_seconds(ph
     assert history.steady_rate(began_s + 10) == pytest.approx(0.5, abs=0.02)
 
 
-def test_counts_at_once_are_calls_one_by_one() -> None:
-    at_once = SuccessHistory(0.0)
-    at_once.count(3.0, 3, 2)
-    at_once.count(8.0, 0, 0)
-    at_once.count(8.0, 1, 0)
-    one_by_one = history_of([(3.0, "++-+-"), (8.0, "+")])
-    assert at_once.rate(8.0) == one_by_one.rate(8.0)
-    assert at_once.steady_rate(8.0) == one_by_one.steady_rate(8.0)
-
-
 def test_cleared_history_knows_nothing() -> None:
     history = history_of([(0, "-"), (31, "-")])
     history.clear()
@@ -145,18 +129,6 @@ def test_cleared_history_knows_nothing() -> None:
 
 
 # -- how long until somebody looks again --------------------------------------------------------------------
-
-FLOORS = [
-    ("default", Floor(), 201.0),
-    ("the gist's number as a weight", Floor(weight=0.0001 / 3), 60_001.0),
-    ("the gist by the letter", LITERAL, 5.4e13),
-]
-
-
-@pytest.mark.parametrize(("floor", "calls"), [row[1:] for row in FLOORS], ids=[row[0] for row in FLOORS])
-def test_expected_calls_until_a_recovered_node_comes_first_once(floor: Floor, calls: float) -> None:
-    weight = history_of([(0, "-")], floor).weight(30)
-    assert (2 + weight) / weight == pytest.approx(calls, rel=1e-3)
 
 
 @pytest.mark.parametrize(("floor", "least", "most"), [(Floor(), 60, 140), (LITERAL, 0, 0)], ids=["default", "literal"])

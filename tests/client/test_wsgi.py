@@ -110,17 +110,6 @@ def test_exception_that_the_app_answers_itself_is_an_error_of_its_kind(totals: T
     assert without_places(totals()) == failed("KeyError")
 
 
-def test_generator_may_answer_late(totals: Totals) -> None:
-    def app(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
-        start_response("502 Bad Gateway", PLAIN)
-        yield b"late"
-
-    body = ArbiterWSGIMiddleware(app)(_environ(), _start)
-    assert totals() == {}
-    assert list(body) == [b"late"]
-    assert totals() == failed("http_502")
-
-
 class Body:
     """Remembers whether it was closed; fails in closing if asked to."""
 
@@ -162,18 +151,6 @@ def test_body_that_fails_in_closing_is_an_error(totals: Totals) -> None:
     with pytest.raises(KeyError):
         body.close()
     assert without_places(totals()) == failed("KeyError")
-
-
-def test_greenlet_that_is_ended_is_no_error(totals: Totals) -> None:
-    def ended() -> Iterator[bytes]:
-        yield b"a"
-        raise SystemExit
-
-    body: Any = ArbiterWSGIMiddleware(_app("200 OK", ended))(_environ(), _start)
-    with pytest.raises(SystemExit):
-        list(body)
-    body.close()
-    assert totals() == {"requests": 1}
 
 
 @pytest.mark.parametrize(
