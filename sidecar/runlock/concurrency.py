@@ -1,6 +1,6 @@
 """At most k processes at once, and standbys that wait until one of them has ended.
 
-Synchronous, for any program. The locks are in files or in Redis, both behind the protocol ``Slots``.
+Synchronous, for any program. The locks are in files (``FlockSlots``) or in Redis (``Leases``).
 """
 
 from __future__ import annotations
@@ -8,44 +8,18 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from .flock import FlockSlots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .leases import Leases
+
     Sleep = Callable[[float], object]
 
 _NAME_OF_PROCESS: Final = Path("/proc/self/comm")
-
-
-class Slots(Protocol):
-    """The locks of one name: ``FlockSlots`` or ``leases.Leases``."""
-
-    @property
-    def beat_within_s(self) -> float:
-        """How long a lock lasts without a heartbeat, in seconds."""
-
-    @property
-    def is_held(self) -> bool:
-        """Whether a lock is held now."""
-
-    @property
-    def slot(self) -> int | None:
-        """The number of the held lock, from 1."""
-
-    def fileno(self) -> int:
-        """Return the descriptor of the lock, for a child process that is to hold it too."""
-
-    def acquire(self) -> int | None:
-        """Take a free lock without waiting; None if there is none."""
-
-    def heartbeat(self) -> bool:
-        """Keep the lock; False once it is lost."""
-
-    def release(self) -> None:
-        """Give the lock back."""
 
 
 class ConcurrencyLimit:
@@ -79,11 +53,11 @@ class ConcurrencyLimit:
         if (path is None) == (redis is None):
             raise ValueError("a lock is either in files, path=..., or in Redis, redis=...")
         if path is not None:
-            self._slots: Slots = FlockSlots(Path(path), name, max_procs)
+            self._slots: FlockSlots | Leases = FlockSlots(Path(path), name, max_procs)
         else:
-            from .leases import Leases  # noqa: PLC0415 - redis-py is optional
+            from . import leases  # noqa: PLC0415 - redis-py is optional
 
-            self._slots = Leases(redis, name, max_procs, ttl_s=ttl_s, timeout_s=timeout_s, clock=clock)
+            self._slots = leases.Leases(redis, name, max_procs, ttl_s=ttl_s, timeout_s=timeout_s, clock=clock)
         self.max_procs = max_procs
         """Maximum number of holders."""
 
