@@ -244,7 +244,7 @@ VIOLATIONS = [
     (imports_go_downwards, "sidecar.inputs.scrape", "sidecar.app"),
     (imports_go_downwards, "sidecar.core.explain.reasons", "sidecar.core.life.transitions"),
     (core_is_pure, "sidecar.core.measure.window", "time"),
-    (core_is_pure, "sidecar.core.fleet.tokens", "asyncio.Lock"),
+    (core_is_pure, "sidecar.core.fleet.grant_window", "asyncio.Lock"),
     (core_is_pure, "sidecar.core.types", "pydantic.BaseModel"),
     (core_is_pure, "sidecar.core", "sidecar.__version__"),
     (core_is_pure, "sidecar.core.measure.window", "sidecar.client.reporting"),

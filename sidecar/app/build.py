@@ -25,9 +25,9 @@ from sidecar.controller.incarnation_ids import IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
 from sidecar.controller.membership import Description, Membership
-from sidecar.core.fleet.about import digest_of
+from sidecar.core.fleet.fleet_settings import Share
+from sidecar.core.fleet.members import digest_of
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.fleet.terms import Share
 from sidecar.core.life.container import Container, resume, start
 from sidecar.core.life.delays import LIFETIME_JITTER, honour_s
 from sidecar.core.measure.measurements import Measurements
@@ -218,7 +218,7 @@ def _membership(config: Config, budget: FleetBudget, inbox: Inbox, observers: Ob
         describe=Description(
             config.judging.error_limit,
             __version__,
-            digest_of(build_store.terms(config).written()),
+            digest_of(build_store.terms(config).dump()),
         ),
     )
 

@@ -10,7 +10,7 @@ from sidecar import __version__
 from sidecar.app import build_store
 from sidecar.config import redis_urls
 from sidecar.config.bound import bound
-from sidecar.core.fleet.about import digest_of
+from sidecar.core.fleet.members import digest_of
 from sidecar.net import web
 from sidecar.net.token_check import TokenCheck
 from sidecar.net.token_file import Token
@@ -122,7 +122,7 @@ def _own(sidecar: Sidecar) -> dict[str, object]:
         "errors": seen.evidence.errors,
         "limit": config.judging.error_limit,
         "version": __version__,
-        "settings": digest_of(build_store.terms(config).written()),
+        "settings": digest_of(build_store.terms(config).dump()),
     }
 
 

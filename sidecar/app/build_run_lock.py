@@ -32,7 +32,7 @@ def _modules(config: Config) -> list[str]:
         *(
             ["sidecar.store.redis", "sidecar.store.redis_client"]
             if config.redis.redis_url
-            else ["sidecar.store.memory"]
+            else ["harness.memory_store"]
         ),
         *(["sidecar.app.build_datagrams"] if config.statsd.has_sockets else []),
         *(["sidecar.app.build_scraper"] if config.scrape.scrape_url else []),

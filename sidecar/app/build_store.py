@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sidecar.config import redis_urls, shares
 from sidecar.config.rollout import ENFORCE, SHADOW
-from sidecar.core.fleet.terms import OFF, Share, Terms
+from sidecar.core.fleet.fleet_settings import OFF, FleetSettings, Share
 from sidecar.core.types import US_PER_S
 from sidecar.store.access import Access
 from sidecar.store.budget import Counter, FleetBudget
@@ -33,9 +33,9 @@ def budget(config: Config, on_failure: Callable[[Exception], None]) -> FleetBudg
     """Build the budget, which connects at its first use. ``on_failure`` receives errors of URLs and files."""
     own = config.identity
     if not config.redis.redis_url:
-        from sidecar.store.memory import MemoryStore  # noqa: PLC0415 - 0.2 MiB, and a sidecar has only one of the stores
+        from sidecar.store.alone import AloneStore  # noqa: PLC0415 - 0.2 MiB, and a sidecar has only one of the stores
 
-        return fleet_budget(config, MemoryStore(lambda: time.time_ns() // 1_000))
+        return fleet_budget(config, AloneStore(lambda: time.time_ns() // 1_000))
 
     def shared(mode: str, other: Callable[[], FleetBudget] | None = None) -> FleetBudget:
         return fleet_budget(config, redis_store(config, mode, on_failure), mode, other)
@@ -74,11 +74,11 @@ def fleet_budget(
     )
 
 
-def terms(config: Config) -> Terms:
+def terms(config: Config) -> FleetSettings:
     """The rules of this sidecar. Without Redis it knows no fleet: no floor of healthy ones, and no loss of data."""
     rules, redis = config.budget, config.redis
     is_shared = bool(redis.redis_url)
-    return Terms(
+    return FleetSettings(
         strategy=rules.budget_strategy,
         capacity=str(Share(*shares.parse(rules.budget))),
         window_us=_us(rules.budget_window),

@@ -84,7 +84,7 @@ def _with_settings(seen: dict[str, Any]) -> dict[str, Any]:
     An instance whose sidecar has not told its settings has those of the fleet if all are alike, else None.
     """
     from sidecar.cli.doctor import policies  # noqa: PLC0415 - the rules of the fleet, which the table does not need
-    from sidecar.core.fleet.about import digest_of  # noqa: PLC0415 - as above
+    from sidecar.core.fleet.members import digest_of  # noqa: PLC0415 - as above
 
     texts = seen.get("policies", [])
     known: dict[str, Any] = {digest_of(text): policies.settings_of(text) for text in texts}

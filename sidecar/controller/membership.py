@@ -21,9 +21,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
-from sidecar.core.fleet import about
-from sidecar.core.fleet.about import About
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
+from sidecar.core.fleet.members import About
 from sidecar.core.life.container import Container
 from sidecar.core.life.detectors import complaint
 from sidecar.core.life.snapshot import Snapshot
@@ -91,17 +90,15 @@ class Description:
         self._since = _steady(self._since, seen.unix_of(container.since))
         self._born = _steady(self._born, seen.unix_of(container.born))
         numbers = (seen.would_share, seen.evidence.errors, self._limit)
-        return about.pack(
-            About(
-                container.state,
-                int(self._since),
-                container.life,
-                *numbers,
-                self._version,
-                int(self._born),
-                self._settings,
-            )
-        )
+        return About(
+            container.state,
+            int(self._since),
+            container.life,
+            *numbers,
+            self._version,
+            int(self._born),
+            self._settings,
+        ).dump()
 
 
 def _steady(before: float, now: float) -> float:

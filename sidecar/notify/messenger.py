@@ -18,8 +18,8 @@ from shlex import quote
 from typing import Final, NamedTuple, Protocol
 
 from sidecar.core.explain import reasons
-from sidecar.core.fleet.about import MemberList
 from sidecar.core.fleet.fleet_events import BeatRecord
+from sidecar.core.fleet.members import MemberList
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Entry, Presence, Unknown
 from sidecar.notify.alerts import Alert, Alerts

@@ -11,8 +11,8 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from sidecar.core.explain import reasons
-from sidecar.core.fleet import about
-from sidecar.core.fleet.about import MemberList
+from sidecar.core.fleet import members as fleet_members
+from sidecar.core.fleet.members import MemberList
 from sidecar.core.types import Entry, Fleet, Hold, Unknown
 from sidecar.inputs.report_bodies import BadReportError
 from sidecar.net import web
@@ -80,9 +80,11 @@ class AdminApi:
             if held is None:
                 return self._failed(answer, order.instance)
             self._note_hold(held, f"{callers.origin(request)}, here only: {reasons.failure(answer.error)}")
-            return web.json_response({"hold": about.hold(held), "stored": False, **unknown_replies.fields(answer)})
+            return web.json_response(
+                {"hold": fleet_members.hold_json(held), "stored": False, **unknown_replies.fields(answer)}
+            )
         self._note_hold(answer, callers.origin(request))
-        return web.json_response({"hold": about.hold(answer), "stored": True})
+        return web.json_response({"hold": fleet_members.hold_json(answer), "stored": True})
 
     async def delete_hold(self, request: web.BaseRequest) -> web.Response:
         """End a hold; 200 also if only this sidecar's own could be ended."""
@@ -112,15 +114,15 @@ class AdminApi:
     async def _fleet_now(self) -> tuple[HTTPStatus, dict[str, Any]]:
         answer = await within(self._limit_s, self._budget.member_list())
         local = self._budget.local_holds.in_force
-        known = {**self._identity, "own": dict(self._own_row()), "local_hold": about.hold(local)}
+        known = {**self._identity, "own": dict(self._own_row()), "local_hold": fleet_members.hold_json(local)}
         if isinstance(answer, MemberList):
             return HTTPStatus.OK, {**known, **_member_list(answer)}
         fleet = self._fleet()
         rest: dict[str, Any] = {
-            "fleet": about.fleet(fleet) if fleet else None,
+            "fleet": fleet_members.fleet_json(fleet) if fleet else None,
             "fleet_age_s": round(self._fleet_age_s(), 3) if fleet else None,
             "used": None,
-            **about.shown((), ()),
+            **fleet_members.members_json((), ()),
             "holds": [],
             "policies": [],
         }
@@ -181,7 +183,7 @@ def _target(instance: str) -> str:
 def _member_list(member_list: MemberList) -> dict[str, Any]:
     return {
         **member_list._asdict(),
-        "fleet": about.fleet(member_list.fleet),
-        **about.shown(member_list.members, member_list.departed),
-        "holds": [about.hold(hold) for hold in member_list.holds],
+        "fleet": fleet_members.fleet_json(member_list.fleet),
+        **fleet_members.members_json(member_list.members, member_list.departed),
+        "holds": [fleet_members.hold_json(hold) for hold in member_list.holds],
     }

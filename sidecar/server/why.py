@@ -19,7 +19,7 @@ from sidecar.actions.actuator import ActionResult
 from sidecar.config.rollout import SHADOW
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence, ErrorSample
-from sidecar.core.fleet import about
+from sidecar.core.fleet import members as fleet_members
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Fleet, Granted, Hold, State, Unknown
@@ -153,8 +153,8 @@ class Why:
             "window": _window(seen, own.error_limit),
             "claim": _claim(container, age_s, answered_at),
             "budget": _budget(container, answered_at, fleet, unix - self._from.heard_s()),
-            "fleet": {**about.fleet(fleet), "hold": about.hold(held)} if fleet else None,
-            "hold": about.hold(held),
+            "fleet": {**fleet_members.fleet_json(fleet), "hold": fleet_members.hold_json(held)} if fleet else None,
+            "hold": fleet_members.hold_json(held),
             "remedies": list(remedies(seen, outlook)),
             "history": [_decision(each) for each in self._history.newest()],
             "runbook": _runbook(own.runbook_url, container),

@@ -16,16 +16,15 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from sidecar.core import values
 from sidecar.core.fleet import members
-from sidecar.core.fleet.about import Member, MemberList
 from sidecar.core.fleet.decide import decide
-from sidecar.core.fleet.raw import Raw
+from sidecar.core.fleet.fleet_settings import FleetSettings
+from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.fleet.records import Epoch
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
-from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import Asked, Edits, EndHold, Known, PutHold, Request, ReturnGrant, View
+from sidecar.core.fleet.view import Asked, Edits, EndHold, Known, PutHold, Raw, Request, ReturnGrant, View
 from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Denied, Entry, Fleet, Granted, Hold, LeaseRequest, Unknown
-from sidecar.store.local_holds import LocalHolds
 from sidecar.store.own_beats import OwnBeats
+from sidecar.store.own_holds import LocalHolds
 from sidecar.store.protocol import Changes, Conflict, Over, Store, StoreError, Write
 
 T = TypeVar("T")
@@ -101,7 +100,7 @@ class FleetBudget:
     def __init__(
         self,
         store: Store,
-        terms: Terms,
+        terms: FleetSettings,
         *,
         rng: Random,
         clock: Callable[[], float],
@@ -116,7 +115,7 @@ class FleetBudget:
         self.local_holds = LocalHolds(wall, instance)
         self.conflicts = 0
         self._terms = terms
-        self._settings = terms.written()
+        self._settings = terms.dump()
         self._window_us = terms.window_us
         self._rng = rng
         self._clock = clock
@@ -342,9 +341,9 @@ class FleetBudget:
 def changes_of(edits: Edits) -> Changes:
     """The edits as a commit of the store: texts instead of records."""
     single = (("epoch", edits.epoch), ("state", edits.state))
-    writes = [Write("state", name, record.written()) for name, record in single if record is not None]
+    writes = [Write("state", name, record.dump()) for name, record in single if record is not None]
     for table, rows in (("culls", edits.culls), ("leases", edits.leases), ("holds", edits.holds)):
-        writes += [Write(table, name, row.written() if row is not None else "") for name, row in rows.items()]
+        writes += [Write(table, name, row.dump() if row is not None else "") for name, row in rows.items()]
     return Changes(writes, edits.grant, edits.window_us, edits.capacity, edits.most, edits.refund, edits.entries)
 
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from sidecar.core.types import DETAIL_LIMIT, ENTRY_WORDS, Entry
-from sidecar.store.replies import InvalidReplyError, written
+from sidecar.store.replies import InvalidReplyError, encoded
 
 _TEXTS: Final = {"instance": 500, "kind": 500, "reason": 500, "author": 500, "detail": DETAIL_LIMIT}
 """Field -> its maximum number of characters."""
@@ -58,7 +58,7 @@ def _fields(entry: Entry) -> Iterator[str]:
 
 
 def _digest(fields: Sequence[str]) -> str:
-    return blake2b(b"\0".join(map(written, fields)), digest_size=16).hexdigest()
+    return blake2b(b"\0".join(map(encoded, fields)), digest_size=16).hexdigest()
 
 
 def _row(row: object) -> tuple[str, Entry | None]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.core.fleet.raw import MemberKey, member_life, member_of
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.summary import Reading
-from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import Attend, Attended
+from sidecar.core.fleet.view import Attend, Attended, MemberKey, member_life, member_of
 from sidecar.core.types import US_PER_S, Beat, Hold
-from sidecar.store.seen_holds import SeenHolds
+from sidecar.store.own_holds import SeenHolds
 
 DUPLICATE_BEATS: Final = 3
 """Another container under this name counts as a duplicate for this many beat intervals after its last beat."""
@@ -22,7 +21,7 @@ DUPLICATE_BEATS: Final = 3
 class OwnBeats:
     """``clock`` gives seconds that also pass while the machine sleeps."""
 
-    def __init__(self, terms: Terms, clock: Callable[[], float]) -> None:
+    def __init__(self, terms: FleetSettings, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._duplicate_s = DUPLICATE_BEATS * terms.beat_us / US_PER_S
         self._duplicate_until = -1.0

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from sidecar.core.fleet.raw import BeatReply, Listing, Raw
+from sidecar.core.fleet.view import BeatReply, Listing, Raw
 from sidecar.core.types import Beat, Entry, Presence
 
 MAX_STRUCK: Final = 100

@@ -13,7 +13,7 @@ from secrets import token_hex
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sidecar.core.fleet.raw import BeatReply, Listing, Raw
+from sidecar.core.fleet.view import BeatReply, Listing, Raw
 from sidecar.core.types import US_PER_S, Beat, Entry
 from sidecar.net.threads import in_thread
 from sidecar.store import ledger_rows, replies, scripts
@@ -30,7 +30,7 @@ from sidecar.store.protocol import (
     StoreError,
     member_row,
 )
-from sidecar.store.replies import InvalidReplyError, written
+from sidecar.store.replies import InvalidReplyError, encoded
 
 if TYPE_CHECKING:
     from sidecar.store.redis_client import RedisClient
@@ -107,7 +107,7 @@ class RedisStore:
         self._unclear: dict[str, str] = {}
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
-        about = (written(instance), str(window_us), str(expiry_us))
+        about = (encoded(instance), str(window_us), str(expiry_us))
         return await self._run(scripts.READ, replies.raw, about)
 
     async def commit(self, revision: int, changes: Changes) -> int:
@@ -121,7 +121,7 @@ class RedisStore:
     async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
         ratio = "" if beat.ratio is None else str(beat.ratio)
         texts = (beat.instance, beat.presence.value, member_row(beat), str(beat.errors), ratio, settings, beat.about)
-        about: tuple[str | bytes, ...] = (*map(written, texts), str(window_us), str(expiry_us), *self._of_beats)
+        about: tuple[str | bytes, ...] = (*map(encoded, texts), str(window_us), str(expiry_us), *self._of_beats)
         return await self._in_turn(lambda client: self._beat(client, about))
 
     async def members(self, *, most: int, since_us: int) -> Listing:
@@ -129,7 +129,7 @@ class RedisStore:
 
     async def count(self, key: str, window_s: int) -> int:
         """Increment the article's key, which is not a key of the service; return the count."""
-        about = (_COUNT, "1", written(key), str(window_s))
+        about = (_COUNT, "1", encoded(key), str(window_s))
         return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", *about))
 
     async def note(self, entries: Sequence[Entry]) -> int:
@@ -162,7 +162,7 @@ class RedisStore:
                     await self._client.aclose()
 
     def _key(self, name: str) -> bytes:
-        return written(f"{self._prefix}:{name}")
+        return encoded(f"{self._prefix}:{name}")
 
     async def _in_turn(self, call: Callable[[RedisClient], Awaitable[T]]) -> T:
         client = self._client or await self._opened()
@@ -194,11 +194,11 @@ class RedisStore:
 
     async def _commit(self, revision: str, changes: Changes) -> tuple[int, int, int]:
         numbers = (changes.window_us, changes.capacity, changes.most, len(changes.writes), len(changes.refund))
-        about: list[str | bytes] = [revision, written(changes.grant), *map(str, numbers), *self._of_ledger]
+        about: list[str | bytes] = [revision, encoded(changes.grant), *map(str, numbers), *self._of_ledger]
         for table, name, text in changes.writes:
-            about += (_TABLES.get(table, "0"), written(name), written(text))
-        about += map(written, changes.refund)
-        about += (written(text) for entry in changes.entries for text in ledger_rows.fields_of(entry))
+            about += (_TABLES.get(table, "0"), encoded(name), encoded(text))
+        about += map(encoded, changes.refund)
+        about += (encoded(text) for entry in changes.entries for text in ledger_rows.fields_of(entry))
         return await self._run(scripts.COMMIT, replies.committed, about)
 
     async def _members(self, client: RedisClient, most: int, since_us: int) -> Listing:

@@ -17,8 +17,7 @@ from redis.backoff import NoBackoff
 
 from sidecar.config.redis_urls import HostList
 from sidecar.store.access import Access, AccessError
-from sidecar.store.certificates import TlsConnection, tls_options
-from sidecar.store.password_file import PasswordFile
+from sidecar.store.credentials import PasswordFile, TlsConnection, tls_options
 
 FAILURES: Final = (OSError, theirs.RedisError, theirs.RedisClusterException)
 """The exceptions of redis-py for a failed exchange."""

@@ -9,7 +9,7 @@ from typing import Final
 from redis import exceptions as theirs
 from redis.asyncio.sentinel import MasterNotFoundError
 
-from sidecar.store.password_file import SecretError
+from sidecar.store.credentials import SecretError
 from sidecar.store.replies import InvalidReplyError
 
 # In this order, because redis-py derives some of these from others.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sidecar.core.fleet.raw import BeatReply, Listing, Raw
+from sidecar.core.fleet.view import BeatReply, Listing, Raw
 
 _READ: Final = 18
 _BEAT: Final = 13
@@ -19,7 +19,7 @@ class InvalidReplyError(ValueError):
     """A reply that no command of this project gives."""
 
 
-def written(text: str) -> bytes:
+def encoded(text: str) -> bytes:
     """The text as bytes for Redis, also with half a surrogate pair, which JSON allows."""
     return text.encode("utf-8", "surrogatepass")
 
@@ -168,7 +168,7 @@ def _decoded(values: list[Any]) -> list[str]:
 
 
 def _name(value: bytes) -> str | None:
-    """The text for which ``written`` gives these bytes; None if there is none."""
+    """The text for which ``encoded`` gives these bytes; None if there is none."""
     try:
         return value.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:

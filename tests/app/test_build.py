@@ -6,8 +6,8 @@ import pytest
 
 from sidecar.app.build import rotation_plan
 from sidecar.config.settings import load_config
+from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.fleet.terms import Share
 
 HALF = Share(500, is_part=True)
 

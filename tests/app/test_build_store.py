@@ -17,7 +17,7 @@ from harness.claims import beat, claim, down, lease, suspect
 from sidecar.app import build_store
 from sidecar.config.settings import load_config
 from sidecar.config.slices import BudgetConfig, Config
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import Beat, CauseTrial, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.store.access import Access
 from sidecar.store.budget import Counter
@@ -34,7 +34,7 @@ def settings(**flags: str) -> Config:
     return load_config({"alone": "true", **flags}, {})
 
 
-def terms(**flags: str) -> Terms:
+def terms(**flags: str) -> FleetSettings:
     config = settings(**flags)
     return build_store.terms(config)
 
@@ -47,7 +47,7 @@ REDIS = {"redis_url": "redis://host"}
 
 def test_defaults_of_settings_and_terms_are_the_same() -> None:
     found = terms(**REDIS)
-    assert found == Terms(refund_max=0, servers=found.servers, error_limit=5)
+    assert found == FleetSettings(refund_max=0, servers=found.servers, error_limit=5)
 
 
 def test_sidecar_without_redis_keeps_no_floor_and_loses_no_memory() -> None:
@@ -83,7 +83,11 @@ def test_every_setting_of_the_budget_is_a_term(flags: dict[str, str], field: str
 def test_no_term_is_left_out() -> None:
     article = {"preset": "classdojo", "beat_interval": "20s", "probation": "1s", "budget": "9", "budget_window": "5m"}
     found = terms(**article, **REDIS)
-    untouched = {field.name for field in fields(Terms) if getattr(found, field.name) == getattr(Terms(), field.name)}
+    untouched = {
+        field.name
+        for field in fields(FleetSettings)
+        if getattr(found, field.name) == getattr(FleetSettings(), field.name)
+    }
     assert untouched == {"spacing_us", "refund_max"}
 
 

@@ -18,14 +18,14 @@ from harness.children import short_path
 from harness.composition import Facts, changed, composed, on_any_port
 from harness.wiring_rows import ELSEWHERE, ROWS, Row
 from sidecar.config.settings_model import Settings
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import Policy
 
 TESTS: Final = Path(__file__).parents[1]
 IN_TABLE: Final = frozenset(fact for row in ROWS for fact in row.facts)
 CONSTANT: Final[Mapping[type, set[str]]] = {
     Policy: {"ratio_min_requests", "drain_min_s", "lifetime_jitter"},
-    Terms: set(),
+    FleetSettings: set(),
 }
 """The numbers of the core that no setting changes."""
 PATHS: Final = ("/why", "/fleet", "/events", "/page/state")
@@ -79,8 +79,8 @@ def test_no_setting_is_left_out() -> None:
     assert {row.setting for row in ROWS} | ELSEWHERE.keys() == Settings.model_fields.keys()
 
 
-@pytest.mark.parametrize("numbers", [Policy, Terms])
-def test_no_number_that_the_core_goes_by_is_left_out(numbers: type[Policy | Terms]) -> None:
+@pytest.mark.parametrize("numbers", [Policy, FleetSettings])
+def test_no_number_that_the_core_goes_by_is_left_out(numbers: type[Policy | FleetSettings]) -> None:
     names = {f"{numbers.__name__}.{field.name}" for field in fields(numbers)}
     assert names - IN_TABLE == {f"{numbers.__name__}.{name}" for name in CONSTANT[numbers]}
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from bench.crowd import recorded_commands
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Presence, Unknown
 from sidecar.store.budget import FleetBudget
 from sidecar.store.redis import RedisStore
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BEAT_S: Final = 10
 TIMEOUT_S: Final = 5.0
 # No member is removed between two rounds, and a new service may cull at once.
-TERMS: Final = Terms(beat_us=300 * US_PER_S, trial=False, after_loss_wait=False)
+TERMS: Final = FleetSettings(beat_us=300 * US_PER_S, trial=False, after_loss_wait=False)
 _LIFE: Final = "boot-2026-11-20T12:00:00Z"
 
 
@@ -86,8 +86,8 @@ class Service:
         return recorded_commands(store, (partial(call, store, member) for member in members))
 
 
-def _told(store: RedisStore, terms: Terms, beat: Beat) -> Awaitable[object]:
-    return store.beat(beat, settings=terms.written(), window_us=terms.window_us, expiry_us=terms.expiry_us)
+def _told(store: RedisStore, terms: FleetSettings, beat: Beat) -> Awaitable[object]:
+    return store.beat(beat, settings=terms.dump(), window_us=terms.window_us, expiry_us=terms.expiry_us)
 
 
 def _instance(member: int) -> str:

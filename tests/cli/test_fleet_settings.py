@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from sidecar.cli.fleet_command import _with_settings
-from sidecar.core.fleet.about import digest_of
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings
+from sidecar.core.fleet.members import digest_of
 
-TEN, FIVE = Terms().written(), Terms(capacity="5").written()
+TEN, FIVE = FleetSettings().dump(), FleetSettings(capacity="5").dump()
 
 
 def _seen(*policies: str, **told: str | None) -> dict[str, Any]:

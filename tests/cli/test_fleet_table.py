@@ -11,7 +11,7 @@ import pytest
 from sidecar.cli import fleet_table
 from sidecar.cli.fleet_table import DUPLICATE, GONE, SILENT, ContainerRow, head, hold_line, rows, span
 from sidecar.core.explain import reasons
-from sidecar.core.fleet import about as members_json
+from sidecar.core.fleet.members import fleet_json
 from sidecar.core.types import CauseTrial, Fleet, Hold
 
 NOW = 1_700_000_000.0
@@ -22,7 +22,7 @@ HOLD = {"scope": "service", "instance": "", "author": "alice", "reason": "migrat
 def _seen(fleet: Fleet | None, **more: object) -> dict[str, Any]:
     seen = {"service": "app", "instance": "a", "mode": "enforce", "budget": "10", "used": 3}
     rest: dict[str, Any] = {"members": [], "holds": [], "local_hold": None}
-    return {**seen, **rest, "fleet": members_json.fleet(fleet) if fleet else None, **more}
+    return {**seen, **rest, "fleet": fleet_json(fleet) if fleet else None, **more}
 
 
 def _member(instance: str, presence: str, kind: str = "", age_s: float = 1.0) -> dict[str, Any]:

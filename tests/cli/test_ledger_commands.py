@@ -21,7 +21,7 @@ from sidecar.cli.ledger_reader import LedgerReader
 from sidecar.config.settings import load_config
 from sidecar.core.types import US_PER_S, Entry, Unknown
 from sidecar.server.ledger_api import LedgerApi
-from sidecar.store.memory_ledger import MemoryLedger
+from sidecar.store.alone import MemoryLedger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,8 +15,7 @@ from sidecar.config.bound import BOUND, bound
 from sidecar.config.settings import load_config
 from sidecar.config.settings_model import Settings
 from sidecar.config.slices import BudgetConfig
-from sidecar.core.fleet.strictest import limits
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings, limits
 from sidecar.server.page import page_state
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def test_bound_follows_the_settings(given: dict[str, str], expected: str) -> Non
 
 @pytest.mark.parametrize("tokens", [1, 4, 40])
 def test_bound_of_a_percentage_is_what_the_fleet_decides_by(tokens: int) -> None:
-    decided = limits([Terms(capacity=str(tokens), refund_max=0)], 100)
+    decided = limits([FleetSettings(capacity=str(tokens), refund_max=0)], 100)
     assert (decided.capacity, decided.refund_max) == (tokens, 3 * tokens)
     assert bound(BudgetConfig(budget="5%"), tokens).startswith(f"at most {decided.capacity} cull")
     assert bound(BudgetConfig(budget="5%"), tokens).endswith(f", or {decided.refund_max} with refunds")

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
+from harness.memory_store import MemoryStore
 from harness.virtual_time import in_virtual_time
 from sidecar.controller.error_sharing import ErrorSharing
 from sidecar.core.types import Unknown
-from sidecar.store.memory import MemoryStore
 
 EPOCH_S = 1_700_000_400.0
 """Begins a minute."""

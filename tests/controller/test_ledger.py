@@ -14,6 +14,7 @@ import pytest
 
 from harness.containers import POLICY, REPLAYED, WHY, answered, asking
 from harness.controller import ControllerRig
+from harness.memory_store import MemoryStore
 from harness.stores import redis_store
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from harness.waiting import eventually
@@ -34,12 +35,11 @@ from sidecar.controller.ledger import (
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost, FleetWatch, StoreAway, StoreBack
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.life import transitions
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import DETAIL_LIMIT, US_PER_S, Beat, Entry, Evidence, Fleet, Granted, Presence, Unknown
 from sidecar.store.budget import FleetBudget
-from sidecar.store.memory import MemoryStore
 from sidecar.store.protocol import NOTED_S, SHARED_S
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class LedgerRig:
 
 def budget_of(store: Store) -> FleetBudget:
     """The budget over this one store."""
-    return FleetBudget(store, Terms(), rng=Random(0), clock=time.monotonic)
+    return FleetBudget(store, FleetSettings(), rng=Random(0), clock=time.monotonic)
 
 
 def entries(count: int, start: int = 0) -> list[Entry]:

@@ -24,8 +24,8 @@ from sidecar.controller.membership import (
     Description,
     Membership,
 )
-from sidecar.core.fleet.about import About, unpack
 from sidecar.core.fleet.fleet_events import BeatRecord
+from sidecar.core.fleet.members import About
 from sidecar.core.life.container import Container, CullOrder, start
 from sidecar.core.life.detectors import complaint
 from sidecar.core.life.snapshot import Snapshot
@@ -680,9 +680,9 @@ def _shown(container: Container, now: float, unix: float) -> Snapshot:
 
 def test_description_says_what_a_person_asks_for() -> None:
     describe = Description(5, "0.9")
-    about = unpack(describe(_shown(replace(SUSPECT, since=90.0, born=40.0), 100.0, WALL_S)))
+    about = About.load(describe(_shown(replace(SUSPECT, since=90.0, born=40.0), 100.0, WALL_S)))
     assert about == About(State.SUSPECT, int(WALL_S) - 10, "boot-1", 80, 5, 5, "0.9", int(WALL_S) - 60)
-    about = unpack(describe(_shown(replace(DOWN, since=99.0, born=40.0), 100.0, WALL_S)))
+    about = About.load(describe(_shown(replace(DOWN, since=99.0, born=40.0), 100.0, WALL_S)))
     assert about == About(State.DOWN, int(WALL_S) - 1, "boot-1", 0, 5, 5, "0.9", int(WALL_S) - 60)
 
 
@@ -696,6 +696,6 @@ def test_description_stays_the_same_while_clocks_drift(drift_s: float) -> None:
 def test_description_follows_a_wall_clock_that_is_put_right() -> None:
     describe = Description(5, "0.9")
     describe(_shown(UP, 100.0, 0.0))
-    about = unpack(describe(_shown(UP, 110.0, WALL_S)))
+    about = About.load(describe(_shown(UP, 110.0, WALL_S)))
     assert about is not None
     assert (about.since, about.born) == (int(WALL_S - 110 + UP.since), int(WALL_S - 110 + UP.born))

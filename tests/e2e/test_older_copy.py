@@ -73,7 +73,7 @@ class Fleet:
         servers = build_store.terms(config).servers
         run_id = server.cli("INFO", "server")["run_id"]
         born_us = int((time.time() - 3600) * US_PER_S)
-        server.cli("HSET", f"{KEY}:state", "epoch", Epoch(born_us, servers=servers, run_id=run_id).written())
+        server.cli("HSET", f"{KEY}:state", "epoch", Epoch(born_us, servers=servers, run_id=run_id).dump())
 
 
 def losses(server: RedisServer) -> int:

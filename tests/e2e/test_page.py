@@ -21,7 +21,7 @@ from harness.sidecar import AT_ONCE
 from harness.waiting import wait_for
 from sidecar.app import build_store
 from sidecar.config import settings
-from sidecar.core.fleet.about import About, pack
+from sidecar.core.fleet.members import About
 from sidecar.core.types import Beat, Entry, Presence, State, Unknown
 
 if TYPE_CHECKING:
@@ -451,7 +451,7 @@ def test_page_of_two_thousand_containers_is_usable(browser: Browser, one: Sideca
 @pytest.mark.site
 def test_health_stays_cheap_while_eight_pages_show_two_thousand(sidecar: StartSidecar, redis: RedisServer) -> None:
     large = sidecar("c0000", redis_url=redis.url, service="large", **{**FAST, "beat_interval": "300s"})
-    about = pack(About(State.UP, 1, "life", 100, 0, 5, "0.2.0", 1))
+    about = About(State.UP, 1, "life", 100, 0, 5, "0.2.0", 1).dump()
     well = [Beat(f"c{number:04}", "life", Presence.WELL, "unknown", about=about) for number in range(1, CROWD)]
     _call_budget(large, *(lambda budget, beat=beat: budget.beat(beat) for beat in well))
     shown = large.request("local", "GET", "/page/state").json()
@@ -481,7 +481,7 @@ def test_hostile_text_is_shown_and_not_executed(browser: Browser, sidecar: Start
     window = browser.open(_url(one))
     for number, text in enumerate((HOSTILE, long, rtl, "\0\n\r\u2028")):
         one.post_error(kind=f"kind{number}", message=text[:4096])
-    about = pack(About(State.SUSPECT, 1, HOSTILE, 80, 2, 5, HOSTILE, 1))
+    about = About(State.SUSPECT, 1, HOSTILE, 80, 2, 5, HOSTILE, 1).dump()
     _call_budget(
         one,
         lambda budget: budget.beat(Beat(HOSTILE[:100], "life", Presence.SUSPECT, HOSTILE, about=about)),

@@ -15,6 +15,7 @@ from fleet.app import App
 from fleet.loop import FleetLoop, seeded
 from fleet.network import Network, RemoteBudget
 from fleet.rules import FleetRules
+from harness.memory_store import MemoryStore
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal, Memory
@@ -26,7 +27,6 @@ from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FULL, Weight
 from sidecar.core.types import ErrorReport, RandomIdentity, Report, Results
 from sidecar.store.budget import FleetBudget
-from sidecar.store.memory import MemoryStore
 
 LOAD_EVERY_S: Final = 10.0
 """The interval in which an app reports its load."""

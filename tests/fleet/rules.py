@@ -13,7 +13,7 @@ from sidecar.config import kinds
 from sidecar.config.settings import load_config
 from sidecar.config.slices import Config
 from sidecar.controller.container_controller import Pace
-from sidecar.core.fleet.terms import Share, Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings, Share
 from sidecar.core.measure.weight import FLOOR, FULL
 from sidecar.core.types import US_PER_S, Policy
 from sidecar.store.budget import Counter
@@ -30,7 +30,7 @@ class FleetRules:
 
     name: str
     policy: Policy = field(default_factory=Policy)
-    terms: Terms = field(default_factory=Terms)
+    terms: FleetSettings = field(default_factory=FleetSettings)
     pace: Pace = field(default_factory=Pace)
     window_s: int = 60
     ignored_kinds: Collection[str] = ()
@@ -93,4 +93,4 @@ REPLACE_S: Final = 60.0
 
 def rotation_s(policy: Policy, apps: int) -> float:
     """Seconds for the retirement of ``apps`` containers that are due together: n * d / k."""
-    return apps * REPLACE_S / Share.read(policy.retire_slots).at_most(apps)
+    return apps * REPLACE_S / Share.load(policy.retire_slots).at_most(apps)

@@ -9,7 +9,7 @@ from fleet.day_outcome import DayOutcome
 from fleet.incidents import Incident
 from fleet.rules import OURS, FleetRules
 from fleet.world import RESTARTING, World
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings
 
 OPEN: Final[list[World]] = []
 """Worlds that the test has not closed."""
@@ -28,7 +28,9 @@ ON_THE_WAY_S: Final = 0.02
 """The longest delay of a beat and of a lease."""
 
 
-def aging(slots: str, lifetime_s: float = SHORT_S, *, patience_s: float = 0.0, terms: Terms = OURS.terms) -> FleetRules:
+def aging(
+    slots: str, lifetime_s: float = SHORT_S, *, patience_s: float = 0.0, terms: FleetSettings = OURS.terms
+) -> FleetRules:
     """The defaults with a lifetime and ``slots``: ``1``, or ``50p`` for 5 %. ``patience_s``: the longest lifetime."""
     policy = replace(OURS.policy, lifetime_s=lifetime_s, lifetime_max_s=patience_s, retire_slots=slots)
     return replace(OURS, name=f"{slots} slots", policy=policy, terms=terms)

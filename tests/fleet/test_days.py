@@ -14,8 +14,7 @@ from fleet.rules import ARTICLE, NO_CULLING, OURS, SOFT, TRIAL, FleetRules
 from fleet.scenarios import DAY, LONE, SEVENTY, Scenario, noise, outage, play
 from fleet.small import played as few
 from fleet.traffic import RequestLoad
-from sidecar.core.fleet.strictest import REFUND_FACTOR
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import REFUND_FACTOR, FleetSettings
 
 BUDGET = 10
 WINDOW_S = 600
@@ -222,7 +221,7 @@ def test_engineer_restarts_the_stuck_half_an_hour_after_a_refusal_that_needs_a_p
     assert len(outcome.culls) < 8
 
 
-def few_tokens() -> Terms:
+def few_tokens() -> FleetSettings:
     return replace(SOFT.terms, capacity="2")
 
 

@@ -15,8 +15,8 @@ from fleet.incidents import Flapping, Leak, Outage, Poison
 from fleet.rules import NO_CULLING, OURS, REPLACE_S, FleetRules, rotation_s
 from fleet.small import ASK_S, FEW, HOUR_S, ON_THE_WAY_S, PATIENCE_S, PATIENT, SHORT_S, YOUNG, aging, fleet, played
 from fleet.world import RESTARTING
+from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.fleet.terms import Share
 from sidecar.core.types import State
 
 JITTER = OURS.policy.lifetime_jitter
@@ -65,8 +65,8 @@ def test_fleet_started_together_is_retired_within_the_computed_time_with_at_most
 @pytest.mark.parametrize("slots", ["1", "3", "50p"])
 def test_warning_uses_the_computed_time(slots: str) -> None:
     needed_s = rotation_s(aging(slots).policy, SIZE)
-    assert RotationPlan(needed_s, Share.read(slots), REPLACE_S).shortfall(SIZE)
-    assert not RotationPlan(needed_s + 1, Share.read(slots), REPLACE_S).shortfall(SIZE)
+    assert RotationPlan(needed_s, Share.load(slots), REPLACE_S).shortfall(SIZE)
+    assert not RotationPlan(needed_s + 1, Share.load(slots), REPLACE_S).shortfall(SIZE)
 
 
 def test_ages_grow_when_the_lifetime_is_too_short_with_at_most_k_at_once() -> None:

@@ -17,14 +17,14 @@ from fleet.member import GOODBYE_S, Member, Surroundings, restarted
 from fleet.network import Network
 from fleet.rules import FleetRules
 from fleet.traffic import LOAD, RequestLoad, Traffic
+from harness.memory_store import MemoryStore
 from sidecar.controller.journal import Memory
-from sidecar.core.fleet.raw import Raw
 from sidecar.core.fleet.records import Cull, FleetState, Slot
+from sidecar.core.fleet.view import Raw
 from sidecar.core.life.events import Culled, Moved, Recovered, TokenAnswered
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Denied, ErrorReport, Report, Results, State, Unknown
 from sidecar.store.budget import FleetBudget
-from sidecar.store.memory import MemoryStore
 
 T = TypeVar("T")
 
@@ -119,17 +119,17 @@ class World:
 
     def leases(self) -> dict[str, Slot]:
         """Leases that are in use, by the instance that holds them."""
-        rows = ((name, Slot.read(text)) for name, text in self._raw().leases.items())
+        rows = ((name, Slot.load(text)) for name, text in self._raw().leases.items())
         return {name: slot for name, slot in rows if slot is not None and slot.left_us(self.loop.wall_us)}
 
     def missing(self) -> set[str]:
         """Culled instances that the fleet does not know to be replaced."""
-        rows = ((name, Cull.read(text)) for name, text in self._raw().culls.items())
+        rows = ((name, Cull.load(text)) for name, text in self._raw().culls.items())
         return {name for name, cull in rows if cull is not None and cull.phase == "out"}
 
     def fleet_outcomes(self) -> dict[str, int]:
         """The outcomes of culls that the fleet has seen, by ``<outcome>|<cause>``."""
-        state = FleetState.read(self._raw().state)
+        state = FleetState.load(self._raw().state)
         return dict(state.outcomes) if state else {}
 
     def _raw(self) -> Raw:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import US_PER_S, Beat, Claim, LeaseRequest, Presence
 
 S: Final = US_PER_S
 """Microseconds."""
 
-WINDOW_ONLY: Final = Terms(min_healthy="0", trial=False, after_loss_wait=False)
+WINDOW_ONLY: Final = FleetSettings(min_healthy="0", trial=False, after_loss_wait=False)
 """The numbers of the article, without any gate of the fleet."""
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sidecar.core.fleet.terms import Share, Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings, Share
 from sidecar.core.types import US_PER_S, Denied
 
 HOUR_US: Final = 3600 * US_PER_S
@@ -54,7 +54,7 @@ class Heard:
 
     at_us: int
     life: str
-    terms: Terms
+    terms: FleetSettings
     terms_at: int
     moment: int
 
@@ -108,7 +108,7 @@ class Judge:
 
     # -- what the server takes in -------------------------------------------------------------------------------------
 
-    def took_beat(self, name: str, life: str, terms: Terms, now_us: int, *, is_up: bool) -> None:
+    def took_beat(self, name: str, life: str, terms: FleetSettings, now_us: int, *, is_up: bool) -> None:
         if is_up and name not in self.names:  # it may be the replacement of a container that is down
             self.newcomers += any(down.is_down for down in self.downs)
             self.names.add(name)
@@ -215,7 +215,7 @@ class Judge:
         if not 0 < answer.retry_after_s <= DAY_S:
             raise BrokenPromiseError(f"denied ({answer.reason}), and to ask again in {answer.retry_after_s} s")
 
-    def granted(self, down: Down, life: str, terms: Terms) -> None:
+    def granted(self, down: Down, life: str, terms: FleetSettings) -> None:
         """Judge a grant when the server has written it."""
         now_us = down.at_us
         known = next((one for one in self.downs if one.claim == down.claim), None)
@@ -233,7 +233,7 @@ class Judge:
         if not down.is_lease:
             self.touched_us[down.cause] = now_us
 
-    def goes_down(self, claim: str, terms: Terms, now_us: int) -> None:
+    def goes_down(self, claim: str, terms: FleetSettings, now_us: int) -> None:
         """Judge a grant when its container goes down."""
         down = next(one for one in self.downs if one.claim == claim)
         down.is_reported = True
@@ -244,7 +244,7 @@ class Judge:
             self._outage_has_one_cull(down, terms)
         self.judged["leases" if down.is_lease else "tokens"] += 1
 
-    def in_force(self, terms: Terms, now_us: int) -> list[Terms]:
+    def in_force(self, terms: FleetSettings, now_us: int) -> list[FleetSettings]:
         """The terms of the requester, and all terms that the server certainly heard within their expiry."""
         heard = {
             one.terms
@@ -269,7 +269,7 @@ class Judge:
         if down.at_us - one.at_us < one.terms.expiry_us - US_PER_S:
             raise BrokenPromiseError(f"{down.instance} goes down as incarnation {life}, and the last beat is of {one}")
 
-    def _floor_is_kept(self, down: Down, terms: Terms, now_us: int) -> None:
+    def _floor_is_kept(self, down: Down, terms: FleetSettings, now_us: int) -> None:
         """Enough of the members that the server heard stay up."""
         gone = {
             one.instance
@@ -290,13 +290,13 @@ class Judge:
         if fleet > 1:
             self.several_us = now_us
         for one in self.in_force(terms, now_us):
-            floor = Share.read(one.min_healthy).at_least(fleet)
+            floor = Share.load(one.min_healthy).at_least(fleet)
             stay = len(available - {down.instance})
             is_single = fleet == 1 and (now_us - self.several_us > HOUR_US - MINUTE_US or self.is_lost)
             if stay < floor and not is_single:
                 raise BrokenPromiseError(f"{down.instance} goes down: {stay} of {fleet} stay, the floor is {floor}")
 
-    def _trial_is_kept(self, down: Down, terms: Terms, now_us: int) -> None:
+    def _trial_is_kept(self, down: Down, terms: FleetSettings, now_us: int) -> None:
         if self.is_split or not any(one.trial for one in self.in_force(terms, now_us)):
             return
         cause = down.cause
@@ -310,12 +310,12 @@ class Judge:
         if limit == 1 and unproven >= UNPROVEN:
             raise BrokenPromiseError(f"{down.instance} goes down: {dict(out)} are being tried already")
 
-    def _spacing_is_kept(self, down: Down, terms: Terms) -> None:
+    def _spacing_is_kept(self, down: Down, terms: FleetSettings) -> None:
         last_us = max((one.at_us for one in self.downs if not one.is_lease), default=0)
         if last_us and down.at_us - last_us < terms.spacing_us - self.slack_us:
             raise BrokenPromiseError(f"{down.instance} goes down {down.at_us - last_us} us after the one before")
 
-    def _outage_has_one_cull(self, down: Down, terms: Terms) -> None:
+    def _outage_has_one_cull(self, down: Down, terms: FleetSettings) -> None:
         """A cull in an outage does not help, so the next one for this cause comes a window later at the earliest."""
         if down.cause != self.outage or not any(one.trial for one in self.in_force(terms, down.at_us)):
             return
@@ -325,7 +325,7 @@ class Judge:
         self.outage_cull_us = down.at_us
         self.judged["outage"] += 1
 
-    def _bound_is_kept(self, down: Down, terms: Terms) -> None:
+    def _bound_is_kept(self, down: Down, terms: FleetSettings) -> None:
         now_us = down.at_us
         for one in self.in_force(terms, now_us):
             window_us = one.window_us - self.slack_us
@@ -334,8 +334,8 @@ class Judge:
             if len(taken) > self._most(one) or len(kept) > self._most(replace(one, refund_max=-1)):
                 raise BrokenPromiseError(f"{len(taken)} went down within {window_us} us, by {one}")
 
-    def _most(self, terms: Terms) -> int:
-        capacity = Share.read(terms.capacity).amount
+    def _most(self, terms: FleetSettings) -> int:
+        capacity = Share.load(terms.capacity).amount
         if terms.strategy == "previous":
             return max(0, 2 * capacity - 1)
         return capacity if terms.refund_max < 0 else terms.refund_max or 3 * capacity

@@ -12,11 +12,23 @@ from typing import Any, NamedTuple
 
 from sidecar.core.fleet.decide import decide
 from sidecar.core.fleet.draft import Draft
-from sidecar.core.fleet.raw import BeatReply, Raw
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
-from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import Asked, Attend, Attended, Edits, EndHold, Known, PutHold, Request, ReturnGrant, View
+from sidecar.core.fleet.view import (
+    Asked,
+    Attend,
+    Attended,
+    BeatReply,
+    Edits,
+    EndHold,
+    Known,
+    PutHold,
+    Raw,
+    Request,
+    ReturnGrant,
+    View,
+)
 from sidecar.core.types import (
     US_PER_S,
     Answer,
@@ -32,7 +44,7 @@ from sidecar.core.types import (
 )
 
 START_US = 1_700_000_000 * US_PER_S
-TERMS = Terms(servers="one")
+TERMS = FleetSettings(servers="one")
 SPACE = "c{:02}"
 
 
@@ -48,12 +60,12 @@ def word(answer: Answer) -> str:
 
 @lru_cache(maxsize=16)
 def _state(text: str) -> FleetState:
-    return FleetState.read(text) or FleetState()
+    return FleetState.load(text) or FleetState()
 
 
 @lru_cache(maxsize=16)
 def _epoch(text: str) -> Epoch:
-    return Epoch.read(text) or Epoch()
+    return Epoch.load(text) or Epoch()
 
 
 class Row(NamedTuple):
@@ -105,7 +117,7 @@ class FleetModel:
     ``median_errors``: what the store tells as the median of all windows; -1: nothing.
     """
 
-    def __init__(self, terms: Terms | None = None) -> None:
+    def __init__(self, terms: FleetSettings | None = None) -> None:
         self.terms = terms or TERMS
         self.kept = Kept()
         self.run_id = "1"
@@ -274,7 +286,7 @@ class FleetModel:
         return _epoch(self.kept.epoch)
 
     def cull(self, instance: str) -> Cull:
-        found = Cull.read(self.kept.culls[instance])
+        found = Cull.load(self.kept.culls[instance])
         assert found is not None
         return found
 
@@ -302,7 +314,7 @@ class FleetModel:
     def _reading(self, heard: BeatReply) -> Reading:
         return Reading(heard, self.epoch, self.state)
 
-    def _terms(self, changes: dict[str, object]) -> Terms:
+    def _terms(self, changes: dict[str, object]) -> FleetSettings:
         return replace(self.terms, **changes)  # type: ignore[arg-type]  # each of its own field's type
 
     def _known(self, sidecar: Sidecar) -> Known:
@@ -318,14 +330,14 @@ class FleetModel:
             kept.grants = {claim: min(at, self.now_us) for claim, at in kept.grants.items()}
         if edits.grant:
             self._grant(edits)
-        kept.state = edits.state.written() if edits.state else kept.state
-        kept.epoch = edits.epoch.written() if edits.epoch else kept.epoch
+        kept.state = edits.state.dump() if edits.state else kept.state
+        kept.epoch = edits.epoch.dump() if edits.epoch else kept.epoch
         for table, rows in ((kept.culls, edits.culls), (kept.leases, edits.leases), (kept.holds, edits.holds)):
             for name, row in rows.items():
                 if row is None:
                     table.pop(name, None)
                 else:
-                    table[name] = row.written()
+                    table[name] = row.dump()
         kept.refunded |= {claim for claim in edits.refund if claim in kept.grants}
         self.entries += edits.entries
 
@@ -341,7 +353,7 @@ class FleetModel:
     def _causes(self) -> dict[str, int]:
         return dict(Counter(row.cause for row in self.kept.members.values() if row.cause))
 
-    def _hear(self, beat: Beat, terms: Terms) -> BeatReply:
+    def _hear(self, beat: Beat, terms: FleetSettings) -> BeatReply:
         """Accept a beat, as every store does."""
         kept, former = self.kept, self.kept.members.get(beat.instance)
         if beat.presence in (Presence.DOWN, Presence.GONE):
@@ -353,7 +365,7 @@ class FleetModel:
         silent = [name for name, row in kept.members.items() if not oldest <= row.at_us <= latest]
         for name in silent[:100]:
             self._leave(name, is_departure=True)
-        kept.settings[terms.written()] = self.now_us
+        kept.settings[terms.dump()] = self.now_us
         heard = self._heard(beat.instance, len(silent), tuple(silent[:100]), former.text if former else "")
         return replace(heard, alive=members)
 
@@ -399,7 +411,7 @@ class FleetModel:
             self.kept.control[f"{how if former.life == life else 'ended'}|{former.cause}"] += 1
 
 
-def fleet_of_size(count: int, terms: Terms | None = None) -> FleetModel:
+def fleet_of_size(count: int, terms: FleetSettings | None = None) -> FleetModel:
     """``count`` healthy members, in a store that has heard the fleet for long enough to grant tokens."""
     it = FleetModel(terms)
     it.beat_all(*names(count))
@@ -407,7 +419,9 @@ def fleet_of_size(count: int, terms: Terms | None = None) -> FleetModel:
     return it
 
 
-def draft_of(view: View, terms: Terms = TERMS, *, known: Known | None = None, asked: Asked | None = None) -> Draft:
+def draft_of(
+    view: View, terms: FleetSettings = TERMS, *, known: Known | None = None, asked: Asked | None = None
+) -> Draft:
     """A draft over this view, for the rules that work on one."""
     return Draft(view, Request(asked or EndHold(""), terms, known or Known()))
 

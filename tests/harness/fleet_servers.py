@@ -15,9 +15,9 @@ from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from sidecar.core.fleet.raw import BeatReply, Raw
+from harness.memory_store import MemoryStore
+from sidecar.core.fleet.view import BeatReply, Raw
 from sidecar.core.types import US_PER_S, Beat
-from sidecar.store.memory import MemoryStore
 from sidecar.store.protocol import Changes, StoreError
 
 T = TypeVar("T")

@@ -13,8 +13,9 @@ from typing import Any, Final, TypeVar
 
 from harness.fleet_judge import BrokenPromiseError, Down, Judge
 from harness.fleet_servers import START_US, Chance, Clock, Fate, Line, Server, Time, Weather
+from harness.memory_store import MemoryStore
 from harness.step_loop import StepLoop
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import (
     US_PER_S,
     Answer,
@@ -30,7 +31,6 @@ from sidecar.core.types import (
     Unknown,
 )
 from sidecar.store.budget import FleetBudget
-from sidecar.store.memory import MemoryStore
 from sidecar.store.protocol import Changes
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class Sidecar:
     """
 
     name: str
-    terms: Terms
+    terms: FleetSettings
     life: str = "1"
     presence: Presence = Presence.WELL
     cause: str = "redis"
@@ -115,7 +115,7 @@ class Sidecar:
 class World:
     """The fleet of one schedule."""
 
-    def __init__(self, terms: Terms, size: int, seed: int) -> None:
+    def __init__(self, terms: FleetSettings, size: int, seed: int) -> None:
         self.chance = Chance(seed)
         self.time = Time()
         self.weather = Weather(self.chance)
@@ -125,7 +125,7 @@ class World:
         self.judge = Judge(terms.window_us, several_us=START_US)
         self.sidecars: list[Sidecar] = []
         self.broken: BrokenPromiseError | None = None
-        self.settings: dict[str, Terms] = {}
+        self.settings: dict[str, FleetSettings] = {}
         self.decisions = self.decided = self.born = 0
         self.log: list[str] | None = None
         self.demoted: Server | None = None
@@ -164,7 +164,7 @@ class World:
 
     # -- sidecars -------------------------------------------------------------------------------------------------
 
-    def newcomer(self, terms: Terms | None = None) -> Sidecar:
+    def newcomer(self, terms: FleetSettings | None = None) -> Sidecar:
         """Start a container with a new name."""
         self.born += 1
         sidecar = Sidecar(f"c{self.born}", terms or self.terms)
@@ -174,11 +174,11 @@ class World:
         self.start(sidecar)
         return sidecar
 
-    def start(self, sidecar: Sidecar, terms: Terms | None = None) -> None:
+    def start(self, sidecar: Sidecar, terms: FleetSettings | None = None) -> None:
         """Start the sidecar of the container; it does not know the server yet."""
         sidecar.terms = terms or sidecar.terms
         sidecar.process = Process()
-        self.settings[sidecar.terms.written()] = sidecar.terms
+        self.settings[sidecar.terms.dump()] = sidecar.terms
         sidecar.is_running = sidecar.is_first = True
         sidecar.line = Line(self.server, self.weather, self, sidecar, sidecar.process)
         sidecar.budget = FleetBudget(

@@ -10,12 +10,12 @@ from random import Random
 from typing import Any, Final, Literal, TypeVar
 
 from harness.claims import WINDOW_ONLY, S
-from sidecar.core.fleet.raw import BeatReply, Raw
-from sidecar.core.fleet.terms import Terms
+from harness.memory_store import MemoryStore
+from sidecar.core.fleet.fleet_settings import FleetSettings
+from sidecar.core.fleet.view import BeatReply, Raw
 from sidecar.core.types import Answer, Beat, Denied, Unknown
 from sidecar.store.budget import Counter as ArticleCounter
 from sidecar.store.budget import FleetBudget
-from sidecar.store.memory import MemoryStore
 from sidecar.store.protocol import Changes, StoreError
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class ServerGroup:
     Retries happen at once; ``pauses`` has the times that a sidecar would have waited.
     """
 
-    def __init__(self, terms: Terms = WINDOW_ONLY, **changes: Any) -> None:
+    def __init__(self, terms: FleetSettings = WINDOW_ONLY, **changes: Any) -> None:
         self.now_us = START_US
         self.terms = replace(terms, **changes)
         self.server = Server(lambda: self.now_us)

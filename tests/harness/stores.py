@@ -12,7 +12,7 @@ from sidecar.store.redis import RedisStore
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from sidecar.core.fleet.raw import BeatReply, Raw
+    from sidecar.core.fleet.view import BeatReply, Raw
 
 S: Final = US_PER_S
 PREFIX: Final = "{ha:default/app}"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core.fleet.about import Member, MemberList
 from sidecar.core.fleet.fleet_events import BeatRecord
+from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, Unknown
 from sidecar.notify.alerts import Alerts
 from sidecar.notify.messenger import LEADER_S, LOOK_S, Context, Messenger

@@ -11,7 +11,7 @@ import pytest
 from harness.budgets import StubBudget
 from harness.raw_http import Answer, Observed, RawConnection, get, listening, post
 from sidecar.core.explain import reasons
-from sidecar.core.fleet.about import About, Member, MemberList
+from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.types import CauseTrial, Entry, Fleet, Hold, Presence, State
 from sidecar.inputs import report_api
 from sidecar.net.web import BODY_LIMIT

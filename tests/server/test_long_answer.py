@@ -18,9 +18,9 @@ from harness.budgets import StubBudget
 from harness.raw_http import Observed, RawConnection, get, listening
 from harness.waiting import eventually
 from sidecar.config.slices import BudgetConfig, JudgingConfig
-from sidecar.core.fleet.about import About, Member, MemberList, pack
-from sidecar.core.fleet.raw import Listing, Raw
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings
+from sidecar.core.fleet.members import About, Member, MemberList
+from sidecar.core.fleet.view import Listing, Raw
 from sidecar.core.types import US_PER_S, Entry, Fleet, Presence, State
 from sidecar.net import web
 from sidecar.server import long_answer
@@ -134,7 +134,7 @@ class ListedStore:
         return Raw(int(NOW_S) * US_PER_S)
 
     async def members(self, **_bounds: int) -> Listing:
-        about = pack(ABOUT)
+        about = ABOUT.dump()
         return Listing([(f"c{number:04}", int(NOW_S) * US_PER_S, "life\nredis\n0", about) for number in range(CROWD)])
 
 
@@ -142,7 +142,7 @@ async def test_member_list_is_read_in_many_turns() -> None:
     store = cast("Any", ListedStore())
     parts: list[float] = []
     for _ in range(ANSWERS):
-        budget = FleetBudget(store, Terms(), rng=Random(1), clock=time.monotonic)
+        budget = FleetBudget(store, FleetSettings(), rng=Random(1), clock=time.monotonic)
         with Turns() as turns:
             found = await budget.member_list()
         assert isinstance(found, MemberList)

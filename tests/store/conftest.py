@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.fake_redis import fake_redis
+from harness.memory_store import MemoryStore
 from harness.stores import S, redis_store
 from harness.token_client import TokenClient
-from sidecar.store.memory import MemoryStore
 from sidecar.store.protocol import Store
 from sidecar.store.redis import RedisStore
 

@@ -19,7 +19,7 @@ import pytest
 
 from harness.fleet_judge import BrokenPromiseError
 from harness.fleet_world import Sidecar, World
-from sidecar.core.fleet.terms import OFF, Terms
+from sidecar.core.fleet.fleet_settings import OFF, FleetSettings
 from sidecar.core.types import US_PER_S, Denied, Presence
 
 BEGINNINGS: Final = 240
@@ -30,9 +30,9 @@ MOST_IN_OUTAGE: Final = 12
 CAUSES: Final = ("redis", "redis", "redis", "database", "disk")
 
 
-def drawn_terms(rng: Random) -> Terms:
+def drawn_terms(rng: Random) -> FleetSettings:
     """What the settings allow, from the harmless to the daring."""
-    return Terms(
+    return FleetSettings(
         strategy=rng.choice(("log", "log", "log", "previous")),
         capacity=rng.choice(("1", "2", "3", "10")),
         window_us=rng.choice((60, 120, 600)) * US_PER_S,
@@ -388,7 +388,7 @@ def test_no_schedule_breaks_a_promise(part: float, steps: dict[Step, int], sched
 
 def test_requester_without_a_recent_beat_counts_in_the_floor() -> None:
     """After a silence no container had a recent beat, and the floor of zero let the last one go."""
-    world = World(Terms(min_healthy="800p", trial=False), 2, 0)
+    world = World(FleetSettings(min_healthy="800p", trial=False), 2, 0)
     for sidecar in world.sidecars:
         world.run(world.beat(sidecar))
     world.advance(61 * US_PER_S)
@@ -401,7 +401,7 @@ def test_requester_without_a_recent_beat_counts_in_the_floor() -> None:
 
 def test_a_restarted_sidecar_knows_that_its_name_is_used_twice() -> None:
     """It had not seen the other one itself, and was granted a token between two beats of that."""
-    world = World(Terms(min_healthy="0", trial=False), 4, 0)
+    world = World(FleetSettings(min_healthy="0", trial=False), 4, 0)
     one, twin = world.sidecars[0], world.newcomer()
     twin.name, twin.life = one.name, "11"
     for sidecar in world.sidecars:
@@ -419,7 +419,7 @@ def test_a_restarted_sidecar_knows_that_its_name_is_used_twice() -> None:
 
 def test_a_clock_that_is_set_twice_is_noticed_by_a_sidecar_that_was_not_there_between() -> None:
     """The first loss was recorded, and the second taken for it: the window it closed was over by the new clock."""
-    world = World(Terms(min_healthy="0", trial=False), 4, 0)
+    world = World(FleetSettings(min_healthy="0", trial=False), 4, 0)
     one, other, *_ = world.sidecars
     for sidecar in world.sidecars:
         world.run(world.beat(sidecar))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.memory_store import MemoryStore
 from harness.stores import beat, look, send_beat, suspect
 from sidecar.core.types import Beat, Presence
-from sidecar.store.memory import MemoryStore
 from sidecar.store.protocol import MAX_CAUSES, OTHER
 from store.conftest import Clock, assert_stores_agree
 

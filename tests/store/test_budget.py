@@ -12,7 +12,7 @@ import pytest
 from harness.claims import WINDOW_ONLY, S, beat, claim, down, lease, suspect
 from harness.server_group import START_US, Lost, ServerGroup, outcome, outcomes
 from harness.virtual_time import in_virtual_time
-from sidecar.core.fleet.about import Member, MemberList
+from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.fleet.records import CullOutcome
 from sidecar.core.types import CauseTrial, Denied, Entry, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.store.budget import DECISION_LIMIT_S, MAX_ATTEMPTS, MAX_PAUSE_S, Counter, FleetBudget
@@ -704,7 +704,7 @@ async def test_member_list_shows_every_member_and_the_holds_and_settings_in_forc
     )
     assert (member_list.fleet.alive, member_list.fleet.suspect, member_list.fleet.down) == (2, 1, 1)
     assert (member_list.used, member_list.grants, member_list.holds) == (1, (START_S,), (hold,))
-    assert member_list.policies == (group.terms.written(),)
+    assert member_list.policies == (group.terms.dump(),)
 
 
 async def test_ledger_is_the_store_s() -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.memory_store import MemoryStore
 from harness.stores import EXPIRY_US, S, look
 from sidecar.core.types import Entry
-from sidecar.store.memory import MemoryStore
 from sidecar.store.protocol import Changes, Conflict, Over, Write
 from store.conftest import Clock, assert_stores_agree
 

@@ -59,9 +59,7 @@ async def history(store: RedisStore, clock: Clock) -> None:
     await send_beat(store, suspect("c", "db", life="life 1", refused=True), settings='{"f":1}')
     await send_beat(store, beat("c", Presence.GONE, life="life 1"), settings='{"f":1}')
     rows = [("state", "epoch", EPOCH), ("state", "state", STATE), ("culls", "x", CULL), ("leases", "d", SLOT)]
-    writes = [
-        Write(table, name, row.written()) for table, name, row in [*rows, ("holds", "", HOLD), ("holds", "b", HOLD)]
-    ]
+    writes = [Write(table, name, row.dump()) for table, name, row in [*rows, ("holds", "", HOLD), ("holds", "b", HOLD)]]
     await commit(store, grant="claim-1", writes=writes)
     clock.advance(1)
     await commit(store, grant="claim-2", refund=["claim-1"], entries=[HELPED])
@@ -127,10 +125,10 @@ async def test_golden_copy_is_read(faketime_redis: RedisServer, open_store: Open
     store = open_store(faketime_redis.url)
     raw = await look(store, "b")
     assert raw.revision in {2, START_US + 2 * S}  # until 0.2 it counted the commits
-    assert (Epoch.read(raw.epoch), FleetState.read(raw.state)) == (EPOCH, STATE)
-    assert {name: Cull.read(text) for name, text in raw.culls.items()} == {"x": CULL}
-    assert {name: Slot.read(text) for name, text in raw.leases.items()} == {"d": SLOT}
-    assert {name: HoldRow.read(text) for name, text in raw.holds.items()} == {"": HOLD, "b": HOLD}
+    assert (Epoch.load(raw.epoch), FleetState.load(raw.state)) == (EPOCH, STATE)
+    assert {name: Cull.load(text) for name, text in raw.culls.items()} == {"x": CULL}
+    assert {name: Slot.load(text) for name, text in raw.leases.items()} == {"d": SLOT}
+    assert {name: HoldRow.load(text) for name, text in raw.holds.items()} == {"": HOLD, "b": HOLD}
     assert replace(raw, epoch="", state="", culls={}, leases={}, holds={}) == replace(
         raw,
         epoch="",

@@ -21,7 +21,7 @@ from harness.fleet_judge import BrokenPromiseError
 from harness.fleet_servers import Fate, Point
 from harness.fleet_world import Sidecar, World
 from harness.step_loop import StepLoop
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import US_PER_S, Granted, Presence, Unknown
 
 Request = Callable[[World, Sidecar], Coroutine[Any, Any, object]]
@@ -89,7 +89,7 @@ async def asks(world: World, sidecar: Sidecar, request: Request, times: int) -> 
                 return
 
 
-def fleet(requests: Sequence[Request], terms: Terms, *, size: int, lacking: int | None = None) -> bytes:
+def fleet(requests: Sequence[Request], terms: FleetSettings, *, size: int, lacking: int | None = None) -> bytes:
     """A fleet whose first ones are about to make these requests.
 
     ``lacking``: the server has a snapshot, which lacks so many grants to the last ones.
@@ -188,7 +188,7 @@ def explored(begun: bytes, requests: Sequence[Request], *, times: int) -> Iterat
             ahead += [[*run.taken[:depth], other] for other in run.choices[depth] if other != run.taken[depth]]
 
 
-FREE: Final = Terms(min_healthy="0", trial=False)
+FREE: Final = FleetSettings(min_healthy="0", trial=False)
 TOKENS: Final = replace(FREE, capacity="2")
 FLOOR: Final = replace(FREE, min_healthy="3")
 TRIAL: Final = replace(FREE, trial=True)
@@ -198,7 +198,7 @@ class Story(NamedTuple):
     """What the sidecars ask, in a fleet of so many, and how often each asks until it has a clear answer."""
 
     requests: Sequence[Request]
-    terms: Terms
+    terms: FleetSettings
     size: int = 4
     times: int = 2
 

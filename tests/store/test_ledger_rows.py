@@ -9,10 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from harness.memory_store import MemoryStore
 from harness.stores import FRESH, HEARD, PREFIX, S, claim, impatient, warm, word_of
 from sidecar.core.types import DETAIL_LIMIT, Entry
 from sidecar.store import ledger_rows
-from sidecar.store.memory import MAX_EVENTS, MemoryStore
+from sidecar.store.alone import MAX_EVENTS
 from sidecar.store.protocol import NOTED_S, SHARED_S, Store
 from sidecar.store.replies import InvalidReplyError
 

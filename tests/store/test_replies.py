@@ -29,7 +29,7 @@ def test_anything_else_is_no_answer(read: object, reply: object) -> None:
 
 @pytest.mark.parametrize("text", ["", "ä", "\ud800", "\U0001f680", "\x00\n"])
 def test_text_comes_back_as_it_was_written(text: str) -> None:
-    assert replies.texts([replies.written(text)]) == [text]
+    assert replies.texts([replies.encoded(text)]) == [text]
 
 
 def test_scripts_are_short_and_stand_alone() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.store.sorted_set import SortedSet
+from harness.memory_store import SortedSet
 
 NAMES = st.sampled_from("abcde")
 STEPS = st.lists(st.tuples(NAMES, st.none() | st.integers(-2, 2)), max_size=20)

@@ -37,8 +37,8 @@ from sidecar.core.fleet.fleet_events import (
     SettingsDiffer,
     StoreBack,
 )
+from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.fleet.terms import Share
 from sidecar.core.life.container import start
 from sidecar.core.life.events import TokenAnswered
 from sidecar.core.life.snapshot import Record

@@ -12,9 +12,9 @@ from sidecar.config import redis_urls
 from sidecar.config.bound import bound
 from sidecar.config.slices import BudgetConfig, JudgingConfig
 from sidecar.core.explain import reasons
-from sidecar.core.fleet.about import Member, MemberList
+from sidecar.core.fleet.fleet_settings import FleetSettings
+from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.fleet.terms import Terms
 from sidecar.core.measure import noise
 from sidecar.core.types import CauseTrial, Fleet, Unknown
 
@@ -250,7 +250,7 @@ def _settings(texts: tuple[str, ...]) -> Iterator[Finding]:
     else:
         yield ok("settings", "all sidecars run with the same ones")
     # A text that cannot be read is of another version, and names no address.
-    addresses = {terms.servers for terms in map(Terms.read, texts) if terms is not None}
+    addresses = {terms.servers for terms in map(FleetSettings.load, texts) if terms is not None}
     if len(addresses) > 1:
         text = f"ARBITER_REDIS_URL names {len(addresses)} different addresses"
         yield fail("servers", f"{text}: no culls while they differ, and for a window after that")

@@ -1,6 +1,6 @@
 """The settings that differ between the sidecars of a service, with their values as an operator writes them.
 
-A policy is the text of ``core.fleet.terms.Terms`` that a sidecar writes into the store.
+A policy is the text of ``core.fleet.terms.FleetSettings`` that a sidecar writes into the store.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from sidecar.config import shares
-from sidecar.core.fleet.terms import OFF, Share, Terms
+from sidecar.core.fleet.fleet_settings import OFF, FleetSettings, Share
 from sidecar.core.types import US_PER_S
 from sidecar.runlock import durations
 
-_SETTINGS: Final[tuple[tuple[str, Callable[[Terms], str]], ...]] = (
+_SETTINGS: Final[tuple[tuple[str, Callable[[FleetSettings], str]], ...]] = (
     ("ARBITER_BUDGET_STRATEGY", lambda terms: terms.strategy),
     ("ARBITER_BUDGET", lambda terms: _share(terms.capacity)),
     ("ARBITER_BUDGET_WINDOW", lambda terms: _duration(terms.window_us)),
@@ -32,20 +32,20 @@ _SETTINGS: Final[tuple[tuple[str, Callable[[Terms], str]], ...]] = (
 
 def settings_of(text: str) -> dict[str, str]:
     """The settings in one text with their values; those that this version does not know are left out."""
-    terms = Terms.read(text)
+    terms = FleetSettings.load(text)
     return {} if terms is None else {name: value for name, written in _SETTINGS if (value := written(terms))}
 
 
 def differences(texts: Sequence[str]) -> str:
     """The settings that differ with all of their values; a text that this version cannot read, as it is."""
-    read = [(text, Terms.read(text)) for text in texts]
+    read = [(text, FleetSettings.load(text)) for text in texts]
     terms = [each for _, each in read if each is not None]
     unread = [text for text, each in read if each is None]
     # If no known setting differs, the texts come from a newer version.
     return "; ".join([*_differing(terms), *unread]) or "  ".join(texts)
 
 
-def _differing(every: Sequence[Terms]) -> list[str]:
+def _differing(every: Sequence[FleetSettings]) -> list[str]:
     values = {name: dict.fromkeys(filter(None, map(written, every))) for name, written in _SETTINGS}
     differing = [f"{name} is {' and '.join(several)}" for name, several in values.items() if len(several) > 1]
     addresses = {terms.servers for terms in every}
@@ -55,7 +55,7 @@ def _differing(every: Sequence[Terms]) -> list[str]:
 
 
 def _share(text: str) -> str:
-    amount, is_part = Share.read(text)
+    amount, is_part = Share.load(text)
     return shares.write(amount, is_part=is_part)
 
 

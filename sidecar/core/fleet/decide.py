@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from sidecar.core.fleet import data_loss, episode, gates, grant_window, hold, outcomes, slots, trial
+from sidecar.core.fleet import data_loss, gates, grant_window, hold, outcomes, slots, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft, common_cause
 from sidecar.core.fleet.gates import GateRefusal
-from sidecar.core.fleet.raw import MemberKey
 from sidecar.core.fleet.view import (
     AHEAD_US,
     Asked,
@@ -23,6 +22,7 @@ from sidecar.core.fleet.view import (
     Attended,
     Edits,
     EndHold,
+    MemberKey,
     PutHold,
     Request,
     ReturnGrant,
@@ -46,7 +46,7 @@ def decide(view: View, request: Request) -> tuple[Any, Edits]:
     """
     draft = Draft(view, request)
     data_loss.notice(draft)
-    episode.notice(draft)
+    trial.notice(draft)
     return _RULES[type(request.asked)](draft, request.asked)
 
 

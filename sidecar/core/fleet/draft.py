@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
+from sidecar.core.fleet.fleet_settings import Limits, limits
 from sidecar.core.fleet.records import Cull, FleetState, HoldRow, Slot, Trial
-from sidecar.core.fleet.strictest import Limits, limits
 from sidecar.core.fleet.view import Edits, Request, View
 from sidecar.core.types import US_PER_S, Entry
 

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from sidecar.core.fleet import grant_window, slots
 from sidecar.core.fleet import hold as holds
 from sidecar.core.fleet.draft import HOUR_US, Draft
-from sidecar.core.fleet.episode import FIRST
-from sidecar.core.fleet.raw import MemberKey
-from sidecar.core.fleet.terms import OFF
-from sidecar.core.fleet.tokens import RULES, Quota
+from sidecar.core.fleet.fleet_settings import OFF
+from sidecar.core.fleet.grant_window import RULES, Quota
+from sidecar.core.fleet.trial import FIRST
+from sidecar.core.fleet.view import MemberKey
 from sidecar.core.types import MANUAL, US_PER_S, Claim, LeaseRequest
 
 OTHER_PROCESS_US: Final = 15 * US_PER_S

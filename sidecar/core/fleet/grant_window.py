@@ -1,13 +1,102 @@
-"""The grants of the window: the tokens in use, and the bounds that the store enforces."""
+"""The grants of the window: the tokens in use, when the next one comes back, and the bounds that the store enforces.
+
+Times are whole microseconds of the store's clock. A rule gets the times of the grants and nothing else, so the three
+rules are exchangeable. A fleet that runs with several uses the strictest (``fleet_settings``).
+
+- ``log``: sliding log. Never more than ``capacity`` grants in any closed window.
+- ``fixed``: the seed article's counter for each wall-clock window. Up to twice the capacity across a boundary.
+- ``previous``: this period plus the share of the previous one that still overlaps (the sliding-window counter of
+  CDNs and rate-limit libraries). Close to ``log`` on even load, up to ``2 * capacity - 1`` at a boundary.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from sidecar.core.fleet.draft import Draft
-from sidecar.core.fleet.terms import OFF
-from sidecar.core.fleet.tokens import RULES, Quota, Usage
+from sidecar.core.fleet.fleet_settings import OFF
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """``capacity`` tokens per ``window_us`` microseconds; ValueError unless both are at least one."""
+
+    capacity: int
+    window_us: int
+
+    def __post_init__(self) -> None:
+        if self.capacity < 1 or self.window_us < 1:
+            raise ValueError(f"a quota needs a token and a window, not {self.capacity} in {self.window_us} us")
+
+
+class Usage(NamedTuple):
+    """Tokens in use at an instant, and the microseconds until one more would fit (0: it fits now)."""
+
+    used: int
+    wait_us: int
+
+
+Rule = Callable[[list[int], int, Quota], Usage]
+"""``(grant times in ascending order, now, quota) -> usage``."""
+
+
+def sliding_log(times: list[int], now_us: int, quota: Quota) -> Usage:
+    """Count the grants of the closed window that ends now: one that is exactly a window old still counts."""
+    live = times[bisect_left(times, now_us - quota.window_us) :]
+    if len(live) < quota.capacity:
+        return Usage(len(live), 0)
+    leaver = live[len(live) - quota.capacity]
+    return Usage(len(live), leaver + quota.window_us + 1 - now_us)
+
+
+def fixed_window(times: list[int], now_us: int, quota: Quota) -> Usage:
+    """Count the grants of the current wall-clock window."""
+    start = now_us - now_us % quota.window_us
+    used = _count(times, start, now_us)
+    if used < quota.capacity:
+        return Usage(used, 0)
+    return Usage(used, start + quota.window_us - now_us)
+
+
+def previous_period(times: list[int], now_us: int, quota: Quota) -> Usage:
+    """Count this period, and the part of the last one that a window ending now overlaps.
+
+    In whole numbers: a token fits while ``previous * (window - elapsed) + (current + 1) * window <=
+    capacity * window``. ``used`` is the estimate, rounded up.
+    """
+    window = quota.window_us
+    elapsed = now_us % window
+    start = now_us - elapsed
+    current = _count(times, start, now_us)
+    previous = _count(times, start - window, start - 1)
+    used = current - (-previous * (window - elapsed) // window)
+    allowance = (quota.capacity - current - 1) * window
+    if previous * (window - elapsed) <= allowance:
+        return Usage(used, 0)
+    return Usage(used, _wait(current, previous, allowance, elapsed, quota))
+
+
+def _wait(current: int, previous: int, allowance: int, elapsed: int, quota: Quota) -> int:
+    """Microseconds until the overlap has shrunk enough: in this period if it can, else in the next."""
+    to_next = quota.window_us - elapsed
+    if allowance >= 0 and previous:
+        return to_next - allowance // previous
+    next_allowance = (quota.capacity - 1) * quota.window_us
+    return to_next + quota.window_us - min(quota.window_us, next_allowance // current)
+
+
+def _count(times: list[int], first_us: int, last_us: int) -> int:
+    return bisect_right(times, last_us) - bisect_left(times, first_us)
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    "log": sliding_log,
+    "fixed": fixed_window,
+    "previous": previous_period,
+}
 
 
 class Bounds(NamedTuple):

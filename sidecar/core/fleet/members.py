@@ -1,18 +1,176 @@
-"""The list of members, read from what the store holds."""
+"""The members of the fleet, for people: each sidecar's description of its container, and the list of all members.
+
+A description is a short line: ``state|since|incarnation|weight|errors|limit|version|born|settings``. Numbers are in
+digits, and the last two may be missing. Others may write to the store, so ``load`` accepts only lines that ``dump``
+would write.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
 
-from sidecar.core.fleet import about as lines
-from sidecar.core.fleet import hold
-from sidecar.core.fleet.about import Member, MemberList
-from sidecar.core.fleet.raw import BeatReply, Listing, Raw
+from sidecar.core.fleet import hold as holds
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.summary import Reading, fleet_of
-from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import View
-from sidecar.core.types import US_PER_S, Presence
+from sidecar.core.fleet.view import BeatReply, Listing, Raw, View
+from sidecar.core.types import US_PER_S, Fleet, Hold, Presence, State
+
+LONGEST: Final = 300
+"""Bytes of a line. The numbers take 84 at most, with the digest of the settings."""
+
+_LONGEST_INCARNATION: Final = 150
+_LONGEST_VERSION: Final = 50
+_MOST: Final = 999_999_999
+_LATEST: Final = 99_999_999_999
+"""In the year 5138: an instant has to fit into a date."""
+
+_LINE: Final = re.compile(
+    r"([a-z]{1,16})\|([0-9]{1,11})\|([^|]*)\|([0-9]{1,3})\|([0-9]{1,9})\|([0-9]{1,9})\|([^|]*)"
+    r"(?:\|([0-9]{1,11})(?:\|([0-9a-f]{8}))?)?",
+    re.DOTALL,
+)
+_DIGEST: Final = re.compile(r"[0-9a-f]{8}")
+_ESCAPES: Final = {"%": "%25", "|": "%7C"}
+_ESCAPE: Final = re.compile("%(25|7C)?")
+_STATES: Final = {state.value: state for state in State}
+_FULL: Final = 100
+
+
+class About(NamedTuple):
+    """A sidecar's description of its container: its state ``since`` (Unix seconds), and what led to it.
+
+    ``weight`` in percent; ``errors`` in the window against their ``limit``; ``version`` of the sidecar; ``born``: Unix
+    seconds at which the incarnation began, 0 if unknown; ``settings``: ``digest_of`` the sidecar's policy, ``""`` if
+    unknown.
+    """
+
+    state: State
+    since: int
+    incarnation: str
+    weight: int
+    errors: int
+    limit: int
+    version: str
+    born: int = 0
+    settings: str = ""
+
+    def dump(self) -> str:
+        """The line, of at most ``LONGEST`` bytes of UTF-8: too large numbers become the largest, long texts are cut."""
+        return "|".join(
+            (
+                self.state,
+                _number(self.since, _LATEST),
+                _bounded(self.incarnation, _LONGEST_INCARNATION),
+                _number(self.weight, _FULL),
+                _number(self.errors, _MOST),
+                _number(self.limit, _MOST),
+                _bounded(self.version, _LONGEST_VERSION),
+                _number(self.born, _LATEST),
+                *([self.settings] if _DIGEST.fullmatch(self.settings) else []),
+            )
+        )
+
+    @classmethod
+    def load(cls, line: str) -> About | None:
+        """The description in the line; None if ``dump`` would not write the line."""
+        match = _LINE.fullmatch(line) if len(line) <= LONGEST else None
+        if match is None or match[1] not in _STATES or int(match[4]) > _FULL:
+            return None
+        incarnation, version = _unescaped(match[3]), _unescaped(match[7])
+        if incarnation is None or version is None:
+            return None
+        numbers = (int(match[4]), int(match[5]), int(match[6]))
+        return cls(_STATES[match[1]], int(match[2]), incarnation, *numbers, version, int(match[8] or 0), match[9] or "")
+
+
+class Member(NamedTuple):
+    """One container of the fleet: ``well``, ``suspect`` or ``down``; ``age_s`` since its last beat or its cull.
+
+    ``about``: the last description by its sidecar, None if unknown. ``duplicate``: two containers use its name.
+    """
+
+    instance: str
+    presence: Presence
+    kind: str
+    age_s: float
+    about: About | None = None
+    duplicate: bool = False
+
+
+class MemberList(NamedTuple):
+    """The fleet, its first members by name, and all holds.
+
+    ``used``: tokens in use within the caller's own window. ``policies``: the different settings in force, each as JSON.
+    ``grants``: Unix seconds at which tokens in use were taken, ascending, at most ``MOST_GRANTS``. ``departed``:
+    members that left or fell silent within the window and were not replaced, each with the seconds since; the newest
+    first, at most ``MOST_DEPARTED``.
+    """
+
+    fleet: Fleet
+    used: int
+    members: tuple[Member, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    policies: tuple[str, ...] = ()
+    grants: tuple[float, ...] = ()
+    departed: tuple[tuple[str, float], ...] = ()
+
+
+def digest_of(policy: str) -> str:
+    """Eight hexadecimal digits that tell one policy (the text of a sidecar's settings in the store) from others."""
+    return blake2b(policy.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+
+
+def members_json(
+    members: Sequence[Member], departed: Sequence[tuple[str, float]]
+) -> dict[str, Iterator[dict[str, Any]]]:
+    """Members, present and departed, as JSON values; an iterator each, because there may be thousands."""
+    return {
+        "members": (
+            {**member._asdict(), "age_s": round(member.age_s, 3), "about": member.about and member.about._asdict()}
+            for member in members
+        ),
+        "departed": ({"instance": instance, "age_s": round(age_s, 3)} for instance, age_s in departed),
+    }
+
+
+def fleet_json(value: Fleet) -> dict[str, Any]:
+    """The fleet as JSON values: trials by the names of their fields, and the causes whose culls are paused."""
+    trials = [{**trial._asdict(), "paused_s": round(trial.paused_s, 3)} for trial in value.trials]
+    holds = {"hold": hold_json(value.hold), "lost_hold": hold_json(value.lost_hold)}
+    return {**asdict(value), "trials": trials, "paused": list(value.paused), **holds}
+
+
+def hold_json(value: Hold | None) -> dict[str, Any] | None:
+    """A hold and its scope as JSON values."""
+    return None if value is None else {"scope": "instance" if value.instance else "service", **asdict(value)}
+
+
+def _number(value: int, most: int) -> str:
+    return str(min(max(0, value), most))
+
+
+def _bounded(text: str, most: int) -> str:
+    """The text with its separators escaped, cut to ``most`` bytes, but not inside an escape."""
+    parts: list[str] = []
+    for character in text[:most].encode(errors="replace").decode():
+        part = _ESCAPES.get(character, character)
+        most -= len(part.encode())
+        if most < 0:
+            break
+        parts.append(part)
+    return "".join(parts)
+
+
+def _unescaped(text: str) -> str | None:
+    if "%" not in text:
+        return text
+    is_whole = all(match[1] for match in _ESCAPE.finditer(text))
+    return text.replace("%7C", "|").replace("%25", "%") if is_whole else None
+
 
 MOST_GRANTS: Final = 100
 MOST_DEPARTED: Final = 100
@@ -28,18 +186,18 @@ def present(view: View, rows: Iterable[tuple[str, int, str, str]]) -> dict[str, 
 
 
 def member_list_of(
-    view: View, raw: Raw, listing: Listing, members: Mapping[str, Member], terms: Terms, *, most: int
+    view: View, raw: Raw, listing: Listing, members: Mapping[str, Member], terms: FleetSettings, *, most: int
 ) -> MemberList:
     """The fleet as the view has it, and its first ``most`` by name: ``members`` of the listing, and who is missing."""
     now_us, in_use = view.now_us, _in_use(raw, terms)
     rows = {**members, **_missing(view, listing)}
-    holds = (hold.shown(scope, row) for scope, row in sorted(view.holds.items()) if row.left_us(now_us))
+    in_force = (holds.shown(scope, row) for scope, row in sorted(view.holds.items()) if row.left_us(now_us))
     departed = [(name, (now_us - at) / US_PER_S) for name, at in listing.departed if name not in rows]
     return MemberList(
         fleet_of(Reading.of(_as_reply(raw, len(in_use))), terms, ""),
         len(in_use),
         tuple(rows[name] for name in sorted(rows)[:most]),
-        tuple(holds),
+        tuple(in_force),
         tuple(sorted(raw.settings)),
         tuple(at / US_PER_S for at in in_use[:MOST_GRANTS]),
         tuple(departed[:MOST_DEPARTED]),
@@ -52,7 +210,7 @@ def _member(view: View, instance: str, heard_us: int, row: str, about: str) -> M
     presence = Presence.SUSPECT if cause else Presence.WELL
     age_s = max(0, view.now_us - heard_us) / US_PER_S
     is_duplicate = instance in view.state.duplicates
-    return Member(instance, presence, cause, age_s, lines.unpack(about) if about else None, is_duplicate)
+    return Member(instance, presence, cause, age_s, About.load(about) if about else None, is_duplicate)
 
 
 def _missing(view: View, listing: Listing) -> dict[str, Member]:
@@ -64,7 +222,7 @@ def _missing(view: View, listing: Listing) -> dict[str, Member]:
             Presence.DOWN,
             cull.cause,
             max(0, view.now_us - cull.at_us) / US_PER_S,
-            lines.unpack(abouts[name]) if abouts.get(name) else None,
+            About.load(abouts[name]) if abouts.get(name) else None,
             name in view.state.duplicates,
         )
         for name, cull in view.culls.items()
@@ -72,7 +230,7 @@ def _missing(view: View, listing: Listing) -> dict[str, Member]:
     }
 
 
-def _in_use(raw: Raw, terms: Terms) -> list[int]:
+def _in_use(raw: Raw, terms: FleetSettings) -> list[int]:
     """When each token in use was granted, in ascending order."""
     oldest_us = raw.now_us - terms.window_us
     return sorted(at for claim, at in raw.grants.items() if claim not in raw.refunded and at >= oldest_us)

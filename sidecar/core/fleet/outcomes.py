@@ -17,9 +17,9 @@ from typing import Final
 
 from sidecar.core.fleet import slots, trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
-from sidecar.core.fleet.raw import MemberKey
+from sidecar.core.fleet.fleet_settings import OFF
 from sidecar.core.fleet.records import Cull, CullOutcome
-from sidecar.core.fleet.terms import OFF
+from sidecar.core.fleet.view import MemberKey
 from sidecar.core.types import MANUAL, NAMELESS, REVIVED, US_PER_S, Beat, Entry, Presence
 
 UNKNOWN: Final = "unknown"

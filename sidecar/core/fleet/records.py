@@ -28,14 +28,14 @@ class StoredRecord:
 
     INSTANTS: ClassVar[tuple[str, ...]] = ()
 
-    def written(self) -> str:
+    def dump(self) -> str:
         """The record as text."""
         return _encode({"f": FORMAT, **_values(self)})
 
     @classmethod
-    def read(cls, text: str) -> Self | None:
+    def load(cls, text: str) -> Self | None:
         """The record of a text; None if the text is no record."""
-        return cast("Self | None", _read(cls, text))  # type: ignore[arg-type]  # a class can be hashed
+        return cast("Self | None", _load(cls, text))  # type: ignore[arg-type]  # a class can be hashed
 
     def checked(self) -> Self:
         """The record itself. Raises TypeError or ValueError if a field is not of its type."""
@@ -45,7 +45,7 @@ class StoredRecord:
 
 
 @lru_cache(maxsize=512)  # rows hardly ever change from one look to the next, and reading one takes 10 us
-def _read(cls: type[StoredRecord], text: str) -> StoredRecord | None:
+def _load(cls: type[StoredRecord], text: str) -> StoredRecord | None:
     try:
         found = json.loads(text)
         if not isinstance(found, dict):
@@ -174,7 +174,7 @@ class FleetState(StoredRecord):
         if not isinstance(self.trials, Mapping):
             raise TypeError("not trials")
         rows = {cause: json.dumps(raw) for cause, raw in self.trials.items() if isinstance(raw, dict)}
-        trials = {cause: trial for cause, text in rows.items() if (trial := Trial.read(text)) is not None}
+        trials = {cause: trial for cause, text in rows.items() if (trial := Trial.load(text)) is not None}
         return StoredRecord.checked(replace(self, trials=trials))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.core.explain import reasons
-from sidecar.core.fleet.terms import Share
+from sidecar.core.fleet.fleet_settings import Share
 
 NONE: Final = Share(0)
 
@@ -19,7 +19,7 @@ NONE: Final = Share(0)
 class RotationPlan:
     """How a fleet is replaced by age: each container after ``lifetime_s``, in ``each_s`` seconds, ``slots`` at once.
 
-    ``min_healthy`` is the floor that a retirement has to keep, as in ``Terms``.
+    ``min_healthy`` is the floor that a retirement has to keep, as in ``FleetSettings``.
     """
 
     lifetime_s: float

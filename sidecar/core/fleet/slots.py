@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sidecar.core.fleet.draft import Draft
+from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.records import Slot
-from sidecar.core.fleet.terms import Share
 from sidecar.core.types import US_PER_S, LeaseRequest
 
 
@@ -17,7 +17,7 @@ def used(draft: Draft) -> int:
 
 def capacity(draft: Draft, lease: LeaseRequest) -> int:
     """Number of slots for the present fleet."""
-    return Share.read(lease.slots).at_most(draft.fleet)
+    return Share.load(lease.slots).at_most(draft.fleet)
 
 
 def holder_of(draft: Draft, instance: str) -> str:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.core import values
-from sidecar.core.fleet import data_loss, episode, hold
+from sidecar.core.fleet import data_loss, hold, trial
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
-from sidecar.core.fleet.raw import BeatReply, member_life
+from sidecar.core.fleet.fleet_settings import FleetSettings, Share
 from sidecar.core.fleet.records import CullOutcome, Epoch, FleetState, HoldRow
-from sidecar.core.fleet.terms import Share, Terms
-from sidecar.core.fleet.view import Known
+from sidecar.core.fleet.view import BeatReply, Known, member_life
 from sidecar.core.types import US_PER_S, Beat, CauseTrial, Fleet, Hold, Presence
 
 COMPARED_FROM: Final = 3
@@ -33,10 +32,10 @@ class Reading:
     @classmethod
     def of(cls, reply: BeatReply) -> Reading:
         """The answer with its records; those that cannot be read are empty."""
-        return cls(reply, Epoch.read(reply.epoch) or Epoch(), FleetState.read(reply.state) or FleetState())
+        return cls(reply, Epoch.load(reply.epoch) or Epoch(), FleetState.load(reply.state) or FleetState())
 
 
-def is_due(reading: Reading, beat: Beat, known: Known, terms: Terms) -> bool:
+def is_due(reading: Reading, beat: Beat, known: Known, terms: FleetSettings) -> bool:
     """Whether the answer to a beat shows anything that has to be decided and written."""
     reply, state = reading.reply, reading.state
     if beat.first or beat.presence in (Presence.DOWN, Presence.GONE) or not reply.former:
@@ -51,14 +50,14 @@ def is_due(reading: Reading, beat: Beat, known: Known, terms: Terms) -> bool:
     return is_seen or _shows_episode(reading, terms) or _shows_loss(reading, known, terms)
 
 
-def _shows_episode(reading: Reading, terms: Terms) -> bool:
+def _shows_episode(reading: Reading, terms: FleetSettings) -> bool:
     reply = reading.reply
     suspect = sum(reply.causes.values())
-    is_sick = episode.is_majority(reply.median_errors, terms.error_limit, suspect, reply.alive)
-    return episode.is_due(reading.state, reply.causes, reply.now_us, is_sick=is_sick)
+    is_sick = trial.is_majority(reply.median_errors, terms.error_limit, suspect, reply.alive)
+    return trial.is_due(reading.state, reply.causes, reply.now_us, is_sick=is_sick)
 
 
-def _shows_loss(reading: Reading, known: Known, terms: Terms) -> bool:
+def _shows_loss(reading: Reading, known: Known, terms: FleetSettings) -> bool:
     epoch, former = reading.epoch, known.epoch
     if not epoch.born_us or epoch.servers != terms.servers:
         return True
@@ -70,7 +69,7 @@ def _shows_loss(reading: Reading, known: Known, terms: Terms) -> bool:
     return (is_other and epoch.losses <= former.losses) or data_loss.is_stepped(known, reading.reply.now_us)
 
 
-def fleet_of(reading: Reading, terms: Terms, instance: str, *, duplicate: bool = False) -> Fleet:
+def fleet_of(reading: Reading, terms: FleetSettings, instance: str, *, duplicate: bool = False) -> Fleet:
     """The fleet by the answer to a beat of ``instance``."""
     reply, state = reading.reply, reading.state
     totals = _totals(state)
@@ -90,7 +89,7 @@ def fleet_of(reading: Reading, terms: Terms, instance: str, *, duplicate: bool =
         retiring=state.retiring,
         culls_by=_culls_by(state),
         used=reply.used,
-        capacity=Share.read(terms.capacity).at_most(fleet_size),
+        capacity=Share.load(terms.capacity).at_most(fleet_size),
         **_medians(reply.alive, reply.median_errors, reply.median_ratio),
         duplicate=duplicate,
         tells_process=bool(reply.run_id),
@@ -126,20 +125,20 @@ def _trials(state: FleetState, now_us: int) -> tuple[CauseTrial, ...]:
     return tuple(
         CauseTrial(
             cause,
-            trial.limit,
+            record.limit,
             state.open_culls.get(cause, 0),
-            trial.pause_left_us(now_us) / US_PER_S if trial.failures else 0.0,
-            trial.failures,
-            trial.began_us / US_PER_S,
+            record.pause_left_us(now_us) / US_PER_S if record.failures else 0.0,
+            record.failures,
+            record.began_us / US_PER_S,
         )
-        for cause, trial in sorted(state.trials.items())
+        for cause, record in sorted(state.trials.items())
     )
 
 
 def _hold(reply: BeatReply, instance: str) -> Hold | None:
     """The hold in force, that of the service before that of the instance."""
     for text, scope in zip(reply.holds, ("", instance), strict=True):
-        row = HoldRow.read(text)
+        row = HoldRow.load(text)
         if row is not None and row.left_us(reply.now_us):
             return hold.shown(scope, row)
     return None

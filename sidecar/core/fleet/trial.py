@@ -2,24 +2,98 @@
 
 At first one cull for a cause may be without an outcome. Each cull that helped doubles that number, up to the budget. A
 cull that did not help makes it one again, and pauses culls for that cause for a window; each further one in a row
-doubles the pause, up to a day. What culls earned holds for their episode only (``episode``).
+doubles the pause, up to a day.
 
 A cull that says nothing (the container was not replaced, or its replacement left) pauses an unproven cause for a window
 after the cull. Otherwise, where replacements cannot start, one cull would follow another.
 
 At most two unproven causes are tried at the same time, and a cause that failed counts for a window. Otherwise an outage
 with many causes would have a cull for each.
+
+What culls earned holds for their episode only. An episode is the time in which a cause has suspects. It is over when
+the cause has had none for a probation. When most of the fleet is sick after a minute in which it was not, something has
+happened to all containers at once, and every cause begins another episode. Where an outage follows a repair, the culls
+of the repair would else allow as many in the outage, though no restart helps there.
+
+Most of the fleet is sick if the median of its errors has reached the limit, or half of its members are suspect. Both
+are in the view of a claim: no beat may have seen the outage yet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from sidecar.core.fleet.draft import Draft
-from sidecar.core.fleet.episode import FIRST
-from sidecar.core.fleet.records import Cull, Trial
-from sidecar.core.types import MANUAL, US_PER_S
+from sidecar.core.fleet.records import Cull, FleetState, Trial
+from sidecar.core.types import MANUAL, US_PER_S, Claim
+
+CALM_US: Final = 60 * US_PER_S
+"""So long the fleet has to be well before its next sickness is another one."""
+
+NOTED_EVERY_US: Final = 10 * US_PER_S
+"""How often the fleet's state records that most of the fleet is still sick: each record is a commit."""
+
+FIRST: Final = 1
+"""Maximum number of culls without an outcome at the beginning of an episode."""
+
+
+def notice(draft: Draft) -> None:
+    """Begin and end the episodes of all causes, as the view shows."""
+    view, now_us = draft.view, draft.now_us
+    causes = dict(view.causes)
+    if isinstance(draft.request.asked, Claim) and draft.request.asked.kind != MANUAL:
+        causes.setdefault(draft.request.asked.kind, 1)
+    probation_us = draft.limits.probation_us
+    for cause, trial in draft.trials.items():
+        draft.trials[cause] = _noticed(trial, now_us, probation_us, is_suspect=causes.get(cause, 0) > 0)
+    if not is_majority(view.median_errors, draft.limits.error_limit, draft.suspect, view.alive):
+        return
+    if now_us - draft.majority_us > CALM_US:
+        draft.trials = {cause: _begun(trial, now_us) for cause, trial in draft.trials.items()}
+    if _is_stale(draft.majority_us, now_us):
+        draft.majority_us = now_us
+
+
+def is_due(state: FleetState, causes: Mapping[str, int], now_us: int, *, is_sick: bool) -> bool:
+    """Whether a beat shows something of the episodes that has to be written; ``is_sick``: most of the fleet is."""
+    if is_sick and _is_stale(state.majority_us, now_us):
+        return True
+    return any(_is_unknown(trial, is_suspect=causes.get(cause, 0) > 0) for cause, trial in state.trials.items())
+
+
+def _is_unknown(trial: Trial, *, is_suspect: bool) -> bool:
+    """Whether the record lacks that the cause has suspects, or that it has none."""
+    if is_suspect:
+        return not trial.began_us or trial.quiet_us > 0
+    return trial.began_us > 0 and not trial.quiet_us
+
+
+def is_majority(median_errors: int, error_limit: int, suspect: int, alive: int) -> bool:
+    """Whether most of the fleet is sick; a limit of 0 is none, a median below 0 is not known."""
+    return 0 < error_limit <= median_errors or 2 * suspect >= alive > 1
+
+
+def _is_stale(noted_us: int, now_us: int) -> bool:
+    return not 0 <= now_us - noted_us < NOTED_EVERY_US
+
+
+def _noticed(trial: Trial, now_us: int, probation_us: int, *, is_suspect: bool) -> Trial:
+    is_over = bool(trial.quiet_us) and now_us - trial.quiet_us >= probation_us
+    if not is_suspect:
+        if is_over:
+            return replace(trial, limit=FIRST, began_us=0, quiet_us=0)
+        return replace(trial, quiet_us=now_us) if trial.began_us and not trial.quiet_us else trial
+    if is_over or not trial.began_us:
+        return _begun(trial, now_us)
+    return replace(trial, quiet_us=0) if trial.quiet_us else trial
+
+
+def _begun(trial: Trial, now_us: int) -> Trial:
+    """The trial in an episode that begins now. Pauses go on: what did not help need not help now."""
+    return replace(trial, limit=FIRST, began_us=now_us, quiet_us=0)
+
 
 DAY_US: Final = 24 * 3600 * US_PER_S
 

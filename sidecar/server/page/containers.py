@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.fleet.about import Member
+from sidecar.core.fleet.members import Member
 from sidecar.core.types import Presence, State
 
 SILENT: Final = "silent"

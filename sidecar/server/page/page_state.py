@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar.config import shares
 from sidecar.config.bound import bound
-from sidecar.core.fleet import about
-from sidecar.core.fleet.about import MemberList
-from sidecar.core.fleet.terms import Share
+from sidecar.core.fleet import members as fleet_members
+from sidecar.core.fleet.fleet_settings import Share
+from sidecar.core.fleet.members import MemberList
 from sidecar.core.types import Entry, Fleet, Hold, Unknown
 from sidecar.server import unknown_replies
 from sidecar.server.history import History
@@ -184,7 +184,7 @@ class PageState:
 
     def _holds(self, holds: Sequence[Hold]) -> list[dict[str, Any]]:
         local = self._from.budget.local_holds.in_force
-        return [{**(about.hold(hold) or {}), "here_only": hold is local} for hold in holds]
+        return [{**(fleet_members.hold_json(hold) or {}), "here_only": hold is local} for hold in holds]
 
 
 def budget_row(rules: BudgetConfig, used: int, capacity: int, back_at: Sequence[float]) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def _fleet(known: _Known, now: float) -> dict[str, Any] | None:
     fleet = known.fleet
     if fleet is None:
         return None
-    shown = about.fleet(fleet)
+    shown = fleet_members.fleet_json(fleet)
     for trial in shown["trials"]:
         left_s = trial.pop("paused_s")
         trial["paused_until"] = _steady(known.at + left_s) if left_s > 0 else None

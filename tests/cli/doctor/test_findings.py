@@ -9,9 +9,9 @@ import pytest
 from sidecar.cli.doctor import findings
 from sidecar.cli.doctor.findings import Finding, FindingLevel
 from sidecar.config.slices import JudgingConfig
-from sidecar.core.fleet.about import Member, MemberList
+from sidecar.core.fleet.fleet_settings import FleetSettings, Share
+from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.fleet.terms import Share, Terms
 from sidecar.core.types import CauseTrial, Fleet, Hold, Presence, Unknown
 
 INFO = {
@@ -140,8 +140,8 @@ def _member_list(*instances: str, fleet: Fleet | None = None, **more: tuple[obje
 
 
 WELL = {"scripts": "ok", "shared": "ok", "settings": "ok"}
-THREE_SETTINGS = (Terms().written(), Terms(spacing_us=1).written(), "of another version")
-TWO_ADDRESSES = (Terms(servers="1").written(), Terms(servers="2").written())
+THREE_SETTINGS = (FleetSettings().dump(), FleetSettings(spacing_us=1).dump(), "of another version")
+TWO_ADDRESSES = (FleetSettings(servers="1").dump(), FleetSettings(servers="2").dump())
 
 
 @pytest.mark.parametrize(

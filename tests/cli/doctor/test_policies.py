@@ -7,10 +7,10 @@ import pytest
 
 from sidecar.cli.doctor import policies
 from sidecar.config import settings
-from sidecar.core.fleet.terms import Terms
+from sidecar.core.fleet.fleet_settings import FleetSettings
 
-ONE = Terms(refund_max=0, servers="3f2a", error_limit=5)
-OTHER = Terms(
+ONE = FleetSettings(refund_max=0, servers="3f2a", error_limit=5)
+OTHER = FleetSettings(
     strategy="previous",
     capacity="200p",
     window_us=90_000_000,
@@ -26,8 +26,8 @@ OTHER = Terms(
 )
 
 
-def _differences(*terms: Terms) -> str:
-    return policies.differences([one.written() for one in terms])
+def _differences(*terms: FleetSettings) -> str:
+    return policies.differences([one.dump() for one in terms])
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_field_that_differs_is_named_by_its_setting(field: str, said: str) -> No
 
 
 def test_every_field_that_differs_is_named() -> None:
-    assert _differences(ONE, OTHER).count("; ") + 1 == len(fields(Terms))
+    assert _differences(ONE, OTHER).count("; ") + 1 == len(fields(FleetSettings))
 
 
 def test_three_values_are_shown_once_each() -> None:
@@ -68,18 +68,18 @@ def test_settings_are_called_as_they_are() -> None:
 
 
 def test_fields_of_another_version_are_no_obstacle() -> None:
-    older = json.loads(replace(ONE, capacity="5").written())
+    older = json.loads(replace(ONE, capacity="5").dump())
     del older["trial"], older["f"]
-    newer = {**json.loads(ONE.written()), "mood": "bad"}
+    newer = {**json.loads(ONE.dump()), "mood": "bad"}
     assert policies.differences([json.dumps(older), json.dumps(newer)]) == "ARBITER_BUDGET is 5 and 10"
 
 
 def test_policies_that_differ_in_nothing_that_is_known_are_shown_as_they_are() -> None:
-    texts = [ONE.written(), json.dumps({**json.loads(ONE.written()), "mood": "bad"})]
+    texts = [ONE.dump(), json.dumps({**json.loads(ONE.dump()), "mood": "bad"})]
     assert policies.differences(texts) == "  ".join(texts)
 
 
 @pytest.mark.parametrize("other", ["", "log|10|500p", "null", '{"strategy": "leaky"}', '{"capacity": "half"}'])
 def test_text_that_cannot_be_read_is_shown_as_it_is_beside_what_differs(other: str) -> None:
-    texts = [ONE.written(), other, replace(ONE, capacity="5").written()]
+    texts = [ONE.dump(), other, replace(ONE, capacity="5").dump()]
     assert policies.differences(texts) == f"ARBITER_BUDGET is 10 and 5; {other}"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.fleet.about import LONGEST, About, Member, fleet, pack, shown, unpack
+from sidecar.core.fleet.members import LONGEST, About, Member, fleet_json, members_json
 from sidecar.core.types import CauseTrial, Fleet, Presence, State
 
 WELL = About(State.UP, 1_700_000_000, "2026-11-20T17:00:00Z", 80, 2, 5, "0.9.0", 1_699_990_000)
@@ -16,12 +16,12 @@ LINE = "up|1700000000|2026-11-20T17:00:00Z|80|2|5|0.9.0|1699990000"
 
 
 def test_line_is_packed_and_read_again() -> None:
-    assert pack(WELL) == LINE
-    assert unpack(LINE) == WELL
+    assert WELL.dump() == LINE
+    assert About.load(LINE) == WELL
 
 
 def test_line_of_a_sidecar_that_tells_no_age_is_read_without() -> None:
-    assert unpack(LINE.removesuffix("|1699990000")) == WELL._replace(born=0)
+    assert About.load(LINE.removesuffix("|1699990000")) == WELL._replace(born=0)
 
 
 @pytest.mark.parametrize(
@@ -29,22 +29,24 @@ def test_line_of_a_sidecar_that_tells_no_age_is_read_without() -> None:
 )
 def test_any_text_comes_back(text: str) -> None:
     about = WELL._replace(incarnation=text, version=text)
-    assert unpack(pack(about)) == about
+    assert About.load(about.dump()) == about
 
 
 @pytest.mark.parametrize("letter", ["x", "|", "%", "\u00e9", "\U0001f680", "\ud800"])
 def test_text_without_end_is_cut_where_a_letter_ends(letter: str) -> None:
-    line = pack(WELL._replace(incarnation=letter * 100_000, version=letter * 1000))
+    line = WELL._replace(incarnation=letter * 100_000, version=letter * 1000).dump()
     assert len(line.encode()) <= LONGEST
-    read = unpack(line)
+    read = About.load(line)
     assert read is not None
     assert set(read.incarnation) == set(read.version) == {"?" if letter == "\ud800" else letter}
 
 
 def test_number_that_has_no_room_is_the_largest_or_the_least() -> None:
-    about = unpack(pack(About(State.DOWN, 10**20, "1", 101, 10**12, 10**12, "", 10**20)))
+    about = About.load(About(State.DOWN, 10**20, "1", 101, 10**12, 10**12, "", 10**20).dump())
     assert about == About(State.DOWN, 99_999_999_999, "1", 100, 999_999_999, 999_999_999, "", 99_999_999_999)
-    assert unpack(pack(WELL._replace(since=-1, weight=-1, errors=-1))) == WELL._replace(since=0, weight=0, errors=0)
+    assert About.load(WELL._replace(since=-1, weight=-1, errors=-1).dump()) == WELL._replace(
+        since=0, weight=0, errors=0
+    )
 
 
 @given(
@@ -61,11 +63,11 @@ def test_number_that_has_no_room_is_the_largest_or_the_least() -> None:
     )
 )
 def test_whatever_is_packed_is_short_and_can_be_read(about: About) -> None:
-    line = pack(about)
-    read = unpack(line)
+    line = about.dump()
+    read = About.load(line)
     assert len(line.encode()) <= LONGEST
     assert read is not None
-    assert pack(read) == line
+    assert read.dump() == line
 
 
 @pytest.mark.parametrize(
@@ -96,12 +98,12 @@ def test_whatever_is_packed_is_short_and_can_be_read(about: About) -> None:
     ],
 )
 def test_line_that_was_not_packed_here_says_nothing(line: str) -> None:
-    assert unpack(line) is None
+    assert About.load(line) is None
 
 
 def test_members_and_departed_are_shown_as_json_has_them() -> None:
     every = [Member("a", Presence.WELL, "", 1.00049, WELL), Member("b", Presence.SUSPECT, "redis", 3.0, duplicate=True)]
-    told = {name: [*rows] for name, rows in shown(every, [("c", 4.5)]).items()}
+    told = {name: [*rows] for name, rows in members_json(every, [("c", 4.5)]).items()}
     assert told["members"][0]["about"] == WELL._asdict()
     assert told["members"][1] == {
         "instance": "b",
@@ -116,7 +118,7 @@ def test_members_and_departed_are_shown_as_json_has_them() -> None:
 
 def test_trials_are_shown_by_the_names_of_their_fields() -> None:
     paused, tried = CauseTrial("redis", 1, 0, 540.0004, 1), CauseTrial("disk", 2, 1)
-    told = fleet(Fleet(10, trials=(paused, tried), median_errors=3, median_ratio=0.25))
+    told = fleet_json(Fleet(10, trials=(paused, tried), median_errors=3, median_ratio=0.25))
     assert told["trials"] == [
         {"cause": "redis", "limit": 1, "out": 0, "paused_s": 540.0, "failures": 1, "since": 0.0},
         {"cause": "disk", "limit": 2, "out": 1, "paused_s": 0.0, "failures": 0, "since": 0.0},

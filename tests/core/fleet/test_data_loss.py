@@ -336,7 +336,7 @@ def test_claim_id_of_a_container_that_is_down_and_unknown_is_a_loss(*, restarted
 def test_claim_id_that_was_granted_is_no_loss_though_its_row_is_gone() -> None:
     it = fleet_of_size(10)
     it.claim_and_go_down("c00")
-    it.kept.culls["gone"] = Cull(phase="over", at_us=START_US).written()
+    it.kept.culls["gone"] = Cull(phase="over", at_us=START_US).dump()
     del it.kept.culls["c00"]
     it.beat("c00", Presence.DOWN)
     assert (it.fleet().losses, it.fleet().down) == (0, 1)

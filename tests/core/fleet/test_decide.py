@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from harness.fleet_model import TERMS, FleetModel, fleet_of_size, names, word
 from sidecar.core.fleet.decide import MOST_DUPLICATES, decide
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
-from sidecar.core.fleet.terms import Terms
 from sidecar.core.fleet.view import (
     Asked,
     Attend,
@@ -38,12 +38,12 @@ Shut = Callable[[FleetModel], None]
 
 
 def learns(it: FleetModel, **trials: Trial) -> None:
-    it.kept.state = replace(it.state, trials={**it.state.trials, **trials}).written()
+    it.kept.state = replace(it.state, trials={**it.state.trials, **trials}).dump()
 
 
 def are_out(it: FleetModel, count: int, cause: str) -> None:
     for number in range(count):
-        it.kept.culls[f"{cause}-{number}"] = Cull(f"{cause}-{number}", "0", cause, it.now_us - 2 * S).written()
+        it.kept.culls[f"{cause}-{number}"] = Cull(f"{cause}-{number}", "0", cause, it.now_us - 2 * S).dump()
 
 
 def duplicate(it: FleetModel) -> None:
@@ -51,11 +51,11 @@ def duplicate(it: FleetModel) -> None:
 
 
 def data_loss(it: FleetModel) -> None:
-    it.kept.epoch = replace(it.epoch, losses=it.epoch.losses + 1, lost_us=it.now_us).written()
+    it.kept.epoch = replace(it.epoch, losses=it.epoch.losses + 1, lost_us=it.now_us).dump()
 
 
 def newborn(it: FleetModel) -> None:
-    it.kept.epoch = replace(it.epoch, silent_us=it.now_us).written()
+    it.kept.epoch = replace(it.epoch, silent_us=it.now_us).dump()
 
 
 def paused(it: FleetModel) -> None:
@@ -90,7 +90,7 @@ def makes_room(it: FleetModel, gate: str) -> None:
 
 
 GATES: Final[Mapping[str, Shut]] = {
-    "hold": lambda it: it.kept.holds.update({"": HoldRow("ada", "look", it.now_us, 60 * S).written()}),
+    "hold": lambda it: it.kept.holds.update({"": HoldRow("ada", "look", it.now_us, 60 * S).dump()}),
     "duplicate": duplicate,
     "data_loss": data_loss,
     "newborn": newborn,
@@ -189,7 +189,7 @@ RETIRING: Final[Mapping[str, Shut]] = {
     "newborn": newborn,
     "culls": lambda it: it.kept.members.update(c05=it.kept.members["c05"]._replace(cause="redis")),
     "floor": floor,
-    "slots": lambda it: it.kept.leases.update(c09=Slot("h", "0", it.now_us, 60 * S).written()),
+    "slots": lambda it: it.kept.leases.update(c09=Slot("h", "0", it.now_us, 60 * S).dump()),
 }
 
 
@@ -237,7 +237,7 @@ def test_duplicates_are_written_down_for_a_window_and_neither_may_end() -> None:
     _, edits = decide(view, Request(Attend(beat), TERMS, is_duplicate=True))
     assert edits.state is not None
     assert edits.state.duplicates == {"c00": view.now_us}
-    it.kept.state = edits.state.written()
+    it.kept.state = edits.state.dump()
     it.advance_beating(590, *names(10))
     assert "c00" in it.state.duplicates
     it.advance_beating(20, *names(10))
@@ -259,7 +259,7 @@ OLD: Final = Epoch(1, servers="one")
 NOW: Final = 10**15
 
 
-def asks(view: View, asked: Asked, terms: Terms = TERMS) -> tuple[object, Edits]:
+def asks(view: View, asked: Asked, terms: FleetSettings = TERMS) -> tuple[object, Edits]:
     answer: object
     answer, edits = decide(view, Request(asked, terms))
     return answer, edits
@@ -306,7 +306,7 @@ def test_beat_removes_a_hold_that_is_over_and_a_released_one_after_a_window(row:
 )
 def test_record_of_a_duplicate_refuses_for_three_beats(noted_s: float, *, is_refused: bool) -> None:
     it = fleet_of_size(10)
-    it.kept.state = replace(it.state, duplicates={"c00": it.now_us - round(noted_s * S)}).written()
+    it.kept.state = replace(it.state, duplicates={"c00": it.now_us - round(noted_s * S)}).dump()
     assert word(it.claim("c00")) == ("duplicate" if is_refused else "granted")
 
 
@@ -350,7 +350,7 @@ views = st.builds(
     holds=st.dictionaries(
         st.sampled_from(["", "me"]), st.builds(HoldRow, st.just("a"), st.just("b"), instants, st.integers(0, 10**9))
     ),
-    settings=st.sampled_from([(), (TERMS,), (Terms("previous", "1"), Terms("fixed", trial=False))]),
+    settings=st.sampled_from([(), (TERMS,), (FleetSettings("previous", "1"), FleetSettings("fixed", trial=False))]),
     alive=st.integers(0, 9),
     beating=st.dictionaries(instances, lives),
     causes=st.dictionaries(kinds, st.integers(0, 5)),

@@ -8,8 +8,8 @@ import pytest
 
 from harness.fleet_model import TERMS, draft_of
 from sidecar.core.fleet.draft import common_cause, cull_end_us, trial_end_us
+from sidecar.core.fleet.fleet_settings import limits
 from sidecar.core.fleet.records import Cull, HoldRow, Slot, Trial
-from sidecar.core.fleet.strictest import limits
 from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S, Entry
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.fleet_model import START_US, TERMS, FleetModel, draft_of, fleet_of_size, names, word
-from sidecar.core.fleet import episode
+from sidecar.core.fleet import trial as trials
 from sidecar.core.fleet.records import FleetState, Trial
 from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S, Claim, Denied, Granted, Presence
@@ -27,7 +27,7 @@ def noticed(
     causes = {"redis": suspects} if suspects else {}
     view = View(NOW, state, alive=alive, causes=causes, median_errors=median)
     it = draft_of(view, LIMITED, asked=Claim("id", "c00", "0", claim) if claim else None)
-    episode.notice(it)
+    trials.notice(it)
     return it.trials["redis"]
 
 
@@ -106,9 +106,9 @@ def test_pause_goes_on_in_the_next_episode() -> None:
 
 @pytest.mark.parametrize("noted_us", [NOW - 10 * S, NOW + S], ids=["old", "by a clock that has stepped back"])
 def test_sickness_of_most_is_recorded_every_ten_seconds(noted_us: int) -> None:
-    assert episode.is_due(FleetState(majority_us=noted_us), {}, NOW, is_sick=True)
-    assert not episode.is_due(FleetState(majority_us=noted_us), {}, NOW, is_sick=False)
-    assert not episode.is_due(FleetState(majority_us=NOW - 9 * S), {}, NOW, is_sick=True)
+    assert trials.is_due(FleetState(majority_us=noted_us), {}, NOW, is_sick=True)
+    assert not trials.is_due(FleetState(majority_us=noted_us), {}, NOW, is_sick=False)
+    assert not trials.is_due(FleetState(majority_us=NOW - 9 * S), {}, NOW, is_sick=True)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_sickness_of_most_is_recorded_every_ten_seconds(noted_us: int) -> None:
 )
 def test_beat_shows_what_the_record_lacks(trial: Trial, suspects: int, *, is_due: bool) -> None:
     causes = {"redis": suspects} if suspects else {}
-    assert episode.is_due(FleetState(trials={"redis": trial}), causes, NOW, is_sick=False) is is_due
+    assert trials.is_due(FleetState(trials={"redis": trial}), causes, NOW, is_sick=False) is is_due
 
 
 # -- over time ------------------------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from harness.fleet_model import START_US, TERMS, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import gates, grant_window
+from sidecar.core.fleet.fleet_settings import OFF, FleetSettings
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.grant_window import Bounds
 from sidecar.core.fleet.records import Epoch
-from sidecar.core.fleet.terms import OFF, Terms
 from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S, Presence
 
@@ -72,7 +72,7 @@ def test_grants_keep_their_distance(ages_s: list[float], wait_us: int) -> None:
     ],
 )
 def test_tokens_of_the_window(
-    ages_s: list[float], refunded: int, terms: Terms, refusal: GateRefusal | None, used: int
+    ages_s: list[float], refunded: int, terms: FleetSettings, refusal: GateRefusal | None, used: int
 ) -> None:
     if terms.strategy == "fixed":
         ages_s = [0.0 for _ in ages_s]
@@ -92,7 +92,7 @@ def test_tokens_of_the_window(
         (replace(FOUR, strategy="fixed"), Bounds(0, 0)),
     ],
 )
-def test_store_keeps_the_bound_that_the_strategy_promises(terms: Terms, bounds: Bounds) -> None:
+def test_store_keeps_the_bound_that_the_strategy_promises(terms: FleetSettings, bounds: Bounds) -> None:
     assert grant_window.bounds(draft_of(view(), terms)) == bounds
 
 
@@ -113,7 +113,7 @@ def test_no_order_of_claims_gets_more_than_the_bound(
     asked: list[tuple[int, int]], strategy: str, *, is_other_strategy_there: bool
 ) -> None:
     """The fleet that is played with refuses by itself to write a grant over the bound: the rules never try."""
-    terms = Terms(strategy, "3", 100 * S, "0", trial=False, beat_us=1000 * S, servers="one", refund_max=5)
+    terms = FleetSettings(strategy, "3", 100 * S, "0", trial=False, beat_us=1000 * S, servers="one", refund_max=5)
     it = fleet_of_size(10, terms)
     it.advance(600)
     it.beat_all(*names(10))

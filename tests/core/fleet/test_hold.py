@@ -80,7 +80,7 @@ def test_nobody_goes_down_by_a_replay_or_a_lease_under_a_hold() -> None:
 def test_end_of_a_hold_is_remembered_for_a_window_and_then_nothing() -> None:
     it = held()
     it.release()
-    row = HoldRow.read(it.kept.holds[""])
+    row = HoldRow.load(it.kept.holds[""])
     assert row == HoldRow("", "", it.now_us, 0)
     it.beat_all(*names(10))
     it.claim_and_go_down("c09")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness.fleet_model import START_US, TERMS
-from sidecar.core.fleet.about import About, Member, MemberList, pack
-from sidecar.core.fleet.members import member_list_of, present
-from sidecar.core.fleet.raw import Listing, Raw
+from sidecar.core.fleet.members import About, Member, MemberList, member_list_of, present
 from sidecar.core.fleet.records import Cull, FleetState, HoldRow
-from sidecar.core.fleet.view import View
+from sidecar.core.fleet.view import Listing, Raw, View
 from sidecar.core.types import US_PER_S, Hold, Presence, State
 
 S = US_PER_S
@@ -27,24 +25,24 @@ def listed(listing: Listing, view: View, *, most: int = 10) -> MemberList:
     ("listing", "cull", "member"),
     [
         (Listing([("a", NOW - 3 * S, "0\n\n0", "")]), None, Member("a", Presence.WELL, "", 3.0)),
-        (Listing([("a", NOW + S, "0\n\n0", pack(ABOUT))]), None, Member("a", Presence.WELL, "", 0.0, ABOUT)),
+        (Listing([("a", NOW + S, "0\n\n0", ABOUT.dump())]), None, Member("a", Presence.WELL, "", 0.0, ABOUT)),
         (Listing([("a", NOW, "0\nredis\n1", "?")]), None, Member("a", Presence.SUSPECT, "redis", 0.0)),
         (Listing([("a", NOW, "no\nrow", "")]), None, Member("a", Presence.WELL, "", 0.0)),
         (Listing(), Cull(cause="redis", at_us=NOW - 5 * S), Member("a", Presence.DOWN, "redis", 5.0)),
         (Listing(), Cull(cause="redis", at_us=NOW + S), Member("a", Presence.DOWN, "redis", 0.0)),
-        (Listing(culled={"a": pack(LAST)}), Cull(at_us=NOW), Member("a", Presence.DOWN, "", 0.0, LAST)),
+        (Listing(culled={"a": LAST.dump()}), Cull(at_us=NOW), Member("a", Presence.DOWN, "", 0.0, LAST)),
         (
-            Listing([("a", NOW, "0\n\n0", pack(ABOUT))], culled={"a": pack(LAST)}),
+            Listing([("a", NOW, "0\n\n0", ABOUT.dump())], culled={"a": LAST.dump()}),
             Cull(at_us=NOW),
             Member("a", Presence.DOWN, "", 0.0, LAST),
         ),
         (
-            Listing([("a", NOW, "0\n\n0", pack(ABOUT))]),
+            Listing([("a", NOW, "0\n\n0", ABOUT.dump())]),
             Cull(at_us=NOW),
             Member("a", Presence.DOWN, "", 0.0, ABOUT),
         ),
         (
-            Listing([("a", NOW, "0\n\n0", "")], culled={"a": pack(LAST)}),
+            Listing([("a", NOW, "0\n\n0", "")], culled={"a": LAST.dump()}),
             Cull(at_us=NOW, phase="watched"),
             Member("a", Presence.WELL, "", 0.0),
         ),
@@ -73,9 +71,7 @@ def test_list_has_the_first_members_by_name_and_those_that_left_without_a_return
 def test_list_has_the_tokens_in_use_of_the_window_and_the_holds_in_force() -> None:
     grants = {"new": NOW - S, "oldest": NOW - WINDOW_US, "too old": NOW - WINDOW_US - 1, "refunded": NOW - S}
     holds = {"": HoldRow("ada", "look", NOW - S, 2 * S), "a": HoldRow("bob", "over", NOW - 2 * S, 2 * S)}
-    raw = Raw(
-        NOW, grants=grants, refunded=frozenset({"refunded"}), settings={"{}": NOW}, holds={"": holds[""].written()}
-    )
+    raw = Raw(NOW, grants=grants, refunded=frozenset({"refunded"}), settings={"{}": NOW}, holds={"": holds[""].dump()})
     found = member_list_of(View(NOW, holds=holds), raw, Listing(), {}, TERMS, most=10)
     assert (found.used, found.grants) == (2, ((NOW - WINDOW_US) / S, (NOW - S) / S))
     assert (found.fleet.used, found.fleet.policies, found.policies) == (2, 1, ("{}",))

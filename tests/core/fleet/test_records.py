@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord, Trial
-from sidecar.core.fleet.terms import Terms
 
 RECORDS: tuple[StoredRecord, ...] = (
     Epoch(1, 2, 3, 4, 5, "digest", 6, "run", 7),
@@ -28,8 +28,8 @@ RECORDS: tuple[StoredRecord, ...] = (
     Cull("id", "life", "redis", 1, "watched", False, 2, 3, "b", "1", 4, 5, 6, 7, 8),  # noqa: FBT003 - in order
     Slot("holder", "0", 1, 2, arrived=True),
     HoldRow('ada "the second"\n', "Ärger\ud800 \x00", 1, 2),
-    Terms(),
-    Terms("previous", "500p", 1, "3", refund_max=0, servers="x"),
+    FleetSettings(),
+    FleetSettings("previous", "500p", 1, "3", refund_max=0, servers="x"),
 )
 IDS = [f"{type(record).__name__}-{number}" for number, record in enumerate(RECORDS)]
 each = pytest.mark.parametrize("record", RECORDS, ids=IDS)
@@ -37,19 +37,19 @@ each = pytest.mark.parametrize("record", RECORDS, ids=IDS)
 
 @each
 def test_record_is_read_as_it_was_written(record: StoredRecord) -> None:
-    assert type(record).read(record.written()) == record
-    assert json.loads(record.written())["f"] == 1
-    assert record.written().isascii()
+    assert type(record).load(record.dump()) == record
+    assert json.loads(record.dump())["f"] == 1
+    assert record.dump().isascii()
 
 
 @each
 def test_names_of_another_version_are_ignored_and_missing_ones_have_their_default(record: StoredRecord) -> None:
-    told = json.loads(record.written())
+    told = json.loads(record.dump())
     later = {**told, "f": 2, "invented": {"later": [1]}}
-    assert type(record).read(json.dumps(later)) == record
-    assert type(record).read("{}") == type(record)()
+    assert type(record).load(json.dumps(later)) == record
+    assert type(record).load("{}") == type(record)()
     for name in told.keys() - {"f"}:
-        fewer = type(record).read(json.dumps({other: told[other] for other in told if other != name}))
+        fewer = type(record).load(json.dumps({other: told[other] for other in told if other != name}))
         assert fewer is not None
         assert getattr(fewer, name) == getattr(type(record)(), name)
 
@@ -57,7 +57,7 @@ def test_names_of_another_version_are_ignored_and_missing_ones_have_their_defaul
 @each
 @pytest.mark.parametrize("text", ["", "{", "null", "1", '"{}"', "[]", "[{}]", "[" * 100_000, "\ud800", "{} {}"])
 def test_text_that_is_no_object_is_no_record(record: StoredRecord, text: str) -> None:
-    assert type(record).read(text) is None
+    assert type(record).load(text) is None
 
 
 WRONG: dict[str, list[object]] = {
@@ -69,11 +69,11 @@ WRONG: dict[str, list[object]] = {
 
 @each
 def test_field_of_a_wrong_kind_makes_it_no_record(record: StoredRecord) -> None:
-    told = json.loads(record.written())
+    told = json.loads(record.dump())
     for name, value in told.items():
         kind = type(value).__name__
         for wrong in WRONG.get(kind, [1, "x", None, []]) if name != "f" else ():
-            assert type(record).read(json.dumps({**told, name: wrong})) is None, (name, wrong)
+            assert type(record).load(json.dumps({**told, name: wrong})) is None, (name, wrong)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_field_of_a_wrong_kind_makes_it_no_record(record: StoredRecord) -> None:
     [("open_culls", {"a": "1"}), ("outcomes", {"a": None}), ("duplicates", {"a": 1.5}), ("trials", [1])],
 )
 def test_counts_are_whole_numbers(field: str, value: object) -> None:
-    assert FleetState.read(json.dumps({field: value})) is None
+    assert FleetState.load(json.dumps({field: value})) is None
 
 
 @pytest.mark.parametrize("bad", [1, None, [], {"limit": "x"}, {"paused_us": 2**70}])
 def test_trial_that_cannot_be_read_is_left_out_and_blinds_no_other(bad: object) -> None:
     text = json.dumps({"several_us": 3, "trials": {"disk": bad, "redis": {"limit": 4, "invented": 1}}})
-    assert FleetState.read(text) == FleetState(several_us=3, trials={"redis": Trial(4)})
+    assert FleetState.load(text) == FleetState(several_us=3, trials={"redis": Trial(4)})
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_trial_that_cannot_be_read_is_left_out_and_blinds_no_other(bad: object) 
     ['{"strategy":"best"}', '{"capacity":"many"}', '{"min_healthy":"p"}', '{"window_us":0}', '{"capacity":10}'],
 )
 def test_terms_that_there_are_none_of_are_no_terms(text: str) -> None:
-    assert Terms.read(text) is None
+    assert FleetSettings.load(text) is None
 
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(json.dumps))
 def test_no_text_is_too_strange(text: str) -> None:
     for record in RECORDS:
-        found = type(record).read(text)
+        found = type(record).load(text)
         assert found is None or isinstance(found, type(record))
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from harness.claims import WINDOW_ONLY, S, lease
 from sidecar.core.fleet.decide import decide
+from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.fleet.terms import Share
 from sidecar.core.fleet.view import Request, View
 from sidecar.core.types import Granted
 

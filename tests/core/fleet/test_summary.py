@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from harness.fleet_model import START_US, TERMS
-from sidecar.core.fleet.raw import BeatReply
 from sidecar.core.fleet.records import Epoch, FleetState, HoldRow, Trial
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
-from sidecar.core.fleet.view import Known
+from sidecar.core.fleet.view import BeatReply, Known
 from sidecar.core.types import US_PER_S, Beat, CauseTrial, Hold, Presence
 
 S = US_PER_S
@@ -23,7 +22,7 @@ BEAT = Beat("me", "0", Presence.WELL)
 
 
 def reading(heard: BeatReply = HEARD, epoch: Epoch = EPOCH, state: FleetState = STATE) -> Reading:
-    return Reading.of(replace(heard, epoch=epoch.written(), state=state.written()))
+    return Reading.of(replace(heard, epoch=epoch.dump(), state=state.dump()))
 
 
 QUIET = reading()
@@ -134,7 +133,7 @@ def test_hold_in_force_is_shown_that_of_the_service_first(holds: tuple[str, str]
         "over": HoldRow("bob", "gone", NOW - 9 * S, S),
         "end": HoldRow("", "", NOW, 0),
     }
-    texts = {name: row.written() for name, row in rows.items()} | {"": "", "bad": "\ud800"}
+    texts = {name: row.dump() for name, row in rows.items()} | {"": "", "bad": "\ud800"}
     found = reading(replace(HEARD, holds=(texts[holds[0]], texts[holds[1]])))
     expected = None if scope is None else Hold("ada", "look", (NOW + 59 * S) / S, scope)
     assert fleet_of(found, TERMS, "me").hold == expected

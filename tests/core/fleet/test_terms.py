@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.fleet.strictest import Limits, limits
-from sidecar.core.fleet.terms import OFF, STRATEGIES, Share, Terms
+from sidecar.core.fleet.fleet_settings import OFF, STRATEGIES, FleetSettings, Limits, Share, limits
 from sidecar.core.types import US_PER_S
 
-TERMS = Terms()
+TERMS = FleetSettings()
 
 
 def part(thousandths: int) -> Share:
@@ -44,7 +43,7 @@ def test_part_is_rounded_up_for_what_stays_and_down_for_what_goes(
     share: Share, fleet: int, at_least: int, at_most: int
 ) -> None:
     assert (share.at_least(fleet), share.at_most(fleet)) == (at_least, at_most)
-    assert Share.read(str(share)) == share
+    assert Share.load(str(share)) == share
 
 
 @given(st.integers(1, 1000), st.integers(2, 500))
@@ -55,7 +54,7 @@ def test_part_of_several_that_may_go_is_one_at_least_and_never_all(thousandths: 
 @pytest.mark.parametrize("text", ["", "p", "ten", "1.5", "p5", "500pp"])
 def test_other_text_is_no_share(text: str) -> None:
     with pytest.raises(ValueError, match="invalid literal"):
-        Share.read(text)
+        Share.load(text)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +71,11 @@ def test_other_text_is_no_share(text: str) -> None:
     ],
 )
 def test_terms_of_a_wrong_type_or_value_are_not_read(text: str, *, is_read: bool) -> None:
-    assert (Terms.read(text) is not None) is is_read
+    assert (FleetSettings.load(text) is not None) is is_read
 
 
 def test_member_lives_for_three_beats() -> None:
-    assert Terms(beat_us=7).expiry_us == 21
+    assert FleetSettings(beat_us=7).expiry_us == 21
 
 
 # -- limits of one policy -------------------------------------------------------------------------------------
@@ -117,7 +116,7 @@ def test_lowest_limit_of_errors_is_the_strictest(limits_of: tuple[int, ...], str
     ],
 )
 def test_floor_is_what_has_to_stay(min_healthy: str, fleet: int, floor: int) -> None:
-    assert limits([Terms(min_healthy=min_healthy)], fleet).floor == floor
+    assert limits([FleetSettings(min_healthy=min_healthy)], fleet).floor == floor
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,7 @@ def test_floor_is_what_has_to_stay(min_healthy: str, fleet: int, floor: int) -> 
 def test_refunds_are_for_the_log_alone_and_thrice_the_capacity_if_not_said(
     strategy: str, capacity: str, refund_max: int, found: int
 ) -> None:
-    assert limits([Terms(strategy=strategy, capacity=capacity, refund_max=refund_max)], 10).refund_max == found
+    assert limits([FleetSettings(strategy=strategy, capacity=capacity, refund_max=refund_max)], 10).refund_max == found
 
 
 # -- the strictest of several ---------------------------------------------------------------------------------
@@ -172,7 +171,7 @@ def test_strictest_of_two_settings_is_in_force(
 
 
 some_terms = st.builds(
-    Terms,
+    FleetSettings,
     strategy=st.sampled_from(STRATEGIES),
     capacity=st.sampled_from(["1", "7", "200p", "900p"]),
     window_us=st.integers(1, 9),
@@ -185,7 +184,9 @@ some_terms = st.builds(
 
 
 @given(st.lists(some_terms, min_size=1, max_size=4), some_terms, st.integers(0, 40))
-def test_one_more_setting_never_makes_anything_looser(terms: list[Terms], more: Terms, fleet: int) -> None:
+def test_one_more_setting_never_makes_anything_looser(
+    terms: list[FleetSettings], more: FleetSettings, fleet: int
+) -> None:
     before, after = limits(terms, fleet), limits([*terms, more], fleet)
     assert STRATEGIES.index(after.strategy) >= STRATEGIES.index(before.strategy)
     assert (after.capacity <= before.capacity, after.floor >= before.floor) == (True, True)

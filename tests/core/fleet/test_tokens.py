@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.fleet.tokens import RULES, Quota
+from sidecar.core.fleet.grant_window import RULES, Quota
 from sidecar.core.types import US_PER_S
 
 TEN_MINUTES_US = 600 * US_PER_S

@@ -188,7 +188,7 @@ def test_release_forgives_what_is_paused_and_takes_nothing_from_what_is_proven()
     it = failed_trial()
     assert (it.fleet().paused, word(it.claim("c01"))) == (("redis",), "paused")
     it.beat("c09", Presence.SUSPECT, "disk")
-    it.kept.state = replace(it.state, trials={**it.state.trials, "disk": Trial(8, began_us=it.now_us)}).written()
+    it.kept.state = replace(it.state, trials={**it.state.trials, "disk": Trial(8, began_us=it.now_us)}).dump()
     assert it.release("c01") is False
     assert it.fleet().paused == ("redis",)
     assert it.release() is False

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from harness.fleet_model import START_US, TERMS
-from sidecar.core.fleet.raw import Raw
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
-from sidecar.core.fleet.terms import Terms
-from sidecar.core.fleet.view import View
+from sidecar.core.fleet.view import Raw, View
 from sidecar.core.types import US_PER_S
 
 S = US_PER_S
@@ -22,11 +21,11 @@ STATE = FleetState(trials={"redis": Trial(1, 1, NOW - S, 600 * S, NOW - S)})
 EPOCH = Epoch(NOW - 3600 * S)
 RAW = Raw(
     NOW,
-    epoch=EPOCH.written(),
-    state=STATE.written(),
-    culls={"a": CULL.written()},
-    leases={"l": SLOT.written()},
-    holds={"": HOLD.written()},
+    epoch=EPOCH.dump(),
+    state=STATE.dump(),
+    culls={"a": CULL.dump()},
+    leases={"l": SLOT.dump()},
+    holds={"": HOLD.dump()},
     alive=7,
     beating={"a": "0\nid\n\n0"},
     causes={"x": 2},
@@ -53,10 +52,10 @@ def test_store_that_holds_the_future_has_stepped_back(newest_us: int, grant_us: 
 
 
 def test_settings_in_force_are_those_heard_within_their_own_expiry_and_every_other_text_is_none() -> None:
-    slow = Terms(beat_us=100 * S)
-    heard = {TERMS.written(): NOW - 30 * S, slow.written(): NOW - 299 * S, "?": NOW, '{"strategy":"x"}': NOW}
+    slow = FleetSettings(beat_us=100 * S)
+    heard = {TERMS.dump(): NOW - 30 * S, slow.dump(): NOW - 299 * S, "?": NOW, '{"strategy":"x"}': NOW}
     assert set(View.of(Raw(NOW, settings=heard)).settings) == {TERMS, slow}
-    assert View.of(Raw(NOW, settings={TERMS.written(): NOW - 30 * S - 1})).settings == ()
+    assert View.of(Raw(NOW, settings={TERMS.dump(): NOW - 30 * S - 1})).settings == ()
 
 
 def test_rows_that_cannot_be_read_hide_no_others() -> None:

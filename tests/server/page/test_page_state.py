@@ -10,7 +10,7 @@ import pytest
 
 from harness.budgets import StubBudget
 from sidecar.config.slices import BudgetConfig, JudgingConfig
-from sidecar.core.fleet.about import Member, MemberList
+from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, Unknown
 from sidecar.server.history import Decision
 from sidecar.server.page import page_state

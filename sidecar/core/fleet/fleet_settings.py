@@ -1,11 +1,14 @@
-"""The terms of the fleet: the settings that a sidecar sends with every request and every beat.
+"""The settings of the fleet: what each sidecar sends with its requests and beats, and the strictest of several.
 
-All numbers are whole: times in microseconds, parts in thousandths.
+Sidecars of one service may run with different settings. All numbers are whole: times in microseconds, parts in
+thousandths.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
 from sidecar.core.fleet.records import StoredRecord
@@ -30,7 +33,7 @@ class Share(NamedTuple):
         return f"{self.amount}p" if self.is_part else str(self.amount)
 
     @classmethod
-    def read(cls, text: str) -> Self:
+    def load(cls, text: str) -> Self:
         """The share that is written so. Raises ValueError for other text."""
         return cls(int(text.removesuffix("p")), is_part=text.endswith("p"))
 
@@ -46,7 +49,7 @@ class Share(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms(StoredRecord):
+class FleetSettings(StoredRecord):
     """The settings that one sidecar's requests bring.
 
     ``capacity`` tokens in ``window_us``, counted by ``strategy``; both shares as texts (``10``, ``500p``).
@@ -77,8 +80,59 @@ class Terms(StoredRecord):
     def checked(self) -> Self:
         """The terms themselves. Raises ValueError for an unknown strategy or a text that is no share."""
         StoredRecord.checked(self)
-        Share.read(self.capacity)
-        Share.read(self.min_healthy)
+        Share.load(self.capacity)
+        Share.load(self.min_healthy)
         if self.strategy not in STRATEGIES or self.window_us < 1:
             raise ValueError("not valid terms")
         return self
+
+
+REFUND_FACTOR: Final = 3
+
+
+class Limits(NamedTuple):
+    """The strictest of all terms in force, for a fleet of one size.
+
+    ``capacity``: tokens a window. ``floor``: containers that have to stay available. ``refund_max``: grants a window
+    at most, the refunded included; -1: no token is refunded. ``error_limit``: the lowest limit of errors; 0: none.
+    """
+
+    strategy: str
+    capacity: int
+    floor: int
+    refund_max: int
+    window_us: int
+    spacing_us: int
+    trial: bool
+    probation_us: int
+    expiry_us: int
+    after_loss_wait: bool
+    error_limit: int
+
+
+def limits(terms: Iterable[FleetSettings], fleet: int) -> Limits:
+    """Resolve all terms for ``fleet`` containers, available or not, and take the strictest of each."""
+    return _strictest(tuple(dict.fromkeys(terms)), fleet)
+
+
+@lru_cache(maxsize=16)  # the terms hardly ever change, and every decision asks
+def _strictest(every: tuple[FleetSettings, ...], fleet: int) -> Limits:
+    return Limits(
+        max((one.strategy for one in every), key=STRATEGIES.index),
+        min(Share.load(one.capacity).at_most(fleet) for one in every),
+        max(Share.load(one.min_healthy).at_least(fleet) for one in every),
+        min(_refund_max(one, fleet) for one in every),
+        max(one.window_us for one in every),
+        max(one.spacing_us for one in every),
+        any(one.trial for one in every),
+        max(one.probation_us for one in every),
+        max(one.expiry_us for one in every),
+        any(one.after_loss_wait for one in every),
+        min((one.error_limit for one in every if one.error_limit > 0), default=0),
+    )
+
+
+def _refund_max(terms: FleetSettings, fleet: int) -> int:
+    if terms.refund_max == OFF or terms.strategy != "log":
+        return OFF
+    return terms.refund_max or REFUND_FACTOR * Share.load(terms.capacity).at_most(fleet)

@@ -4,12 +4,46 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from redis.asyncio.connection import RedisSSLContext, SSLConnection
+from redis.credentials import CredentialProvider
+from redis.exceptions import AuthenticationError
 
 from sidecar.net.threads import in_thread
 from sidecar.store.access import Access, AccessError
+
+_MAX_LENGTH: Final = 4096
+
+
+class SecretError(AuthenticationError):
+    """The password file cannot be used. The message repeats nothing of its content."""
+
+
+class PasswordFile(CredentialProvider):
+    """Gives redis-py the login. A newline at the end of the file is not part of the password."""
+
+    def __init__(self, username: str | None, path: str) -> None:
+        self._username = username
+        self._path = Path(path)
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        """The login. Raises SecretError."""
+        try:
+            with self._path.open("rb") as file:
+                password = file.read(_MAX_LENGTH + 1).decode()
+        except (OSError, ValueError):
+            raise SecretError("the password file cannot be read") from None
+        password = password.removesuffix("\n").removesuffix("\r")
+        if not 0 < len(password) <= _MAX_LENGTH:
+            raise SecretError("the password file has no password")
+        return (self._username, password) if self._username else (password,)
+
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        """The same, read in a thread, because the disk may hang."""
+        return await in_thread(self.get_credentials)
+
 
 _BESIDE_FILES: Final = {"ssl_cert_reqs", "ssl_check_hostname", "ssl_ciphers", "ssl_min_version", "ssl_password"}
 _UNUSABLE: Final = "the certificates or their key cannot be used"

@@ -1,54 +1,99 @@
-"""The store in the memory of one process: it does what the three Lua scripts do, in the same order and bounds.
+"""The store of a whole fleet in the memory of one process: it does what the Lua scripts do, in their bounds.
 
-Its coroutines never wait.
+Its coroutines never wait. The contract (``tests/store``) holds it to the store on Redis.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
 
-from sidecar.core.fleet.raw import BeatReply, Listing, Raw
-from sidecar.core.fleet.view import AHEAD_US
-from sidecar.core.types import US_PER_S, Beat, Entry, Presence
-from sidecar.store.memory_ledger import MemoryLedger
+from sidecar.core.fleet.view import AHEAD_US, BeatReply, Listing, Raw
+from sidecar.core.types import Beat, Presence
+from sidecar.store.alone import MAX_EVENTS, AloneStore
 from sidecar.store.protocol import (
-    ERRORS_KEPT_MIN,
     MAX_CAUSES,
     MAX_DEPARTED,
     MAX_STRUCK,
     OTHER,
     Changes,
-    Conflict,
-    Over,
-    StoreError,
     member_row,
 )
-from sidecar.store.sorted_set import SortedSet
-
-MAX_EVENTS: Final = 1000
-"""Maximum number of entries in the ledger, which takes memory of this process."""
-
-_RECORDS: Final = frozenset({"epoch", "state"})
 
 
-class MemoryStore:
-    """The store of one service. ``clock_us`` gives its time in microseconds; its ledger has ``events_max`` entries.
+class SortedSet:
+    """Names with a score each, ordered by score and then by name. Bounds are closed."""
 
-    ``run_id`` names its process, as in ``Raw``.
-    """
+    def __init__(self) -> None:
+        self._scores: dict[str, int] = {}
+        self._order: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._scores
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return ((name, self._scores[name]) for _, name in self._order)
+
+    def put(self, name: str, score: int) -> None:
+        """Add the name, or give it another score."""
+        if self._scores.get(name) == score:
+            return
+        self.remove(name)
+        self._scores[name] = score
+        insort(self._order, (score, name))
+
+    def remove(self, name: str) -> bool:
+        """Remove the name; return whether it was there."""
+        score = self._scores.pop(name, None)
+        if score is None:
+            return False
+        del self._order[bisect_left(self._order, (score, name))]
+        return True
+
+    def score(self, name: str) -> int | None:
+        """The score of the name, None if it is not there."""
+        return self._scores.get(name)
+
+    def at(self, place: int) -> tuple[str, int] | None:
+        """The name and score at this place, -1 for the last; None beyond the end."""
+        if not -len(self) <= place < len(self):
+            return None
+        name = self._order[place][1]
+        return name, self._scores[name]
+
+    def count(self, least: float, most: float = inf) -> int:
+        """The number of scores within the bounds."""
+        first, last = self._span(least, most)
+        return last - first
+
+    def within(self, least: float, most: float = inf, limit: int | None = None) -> dict[str, int]:
+        """Names and scores within the bounds, at most ``limit`` of them."""
+        first, last = self._span(least, most)
+        names = [name for _, name in self._order[first:last][:limit]]
+        return {name: self._scores[name] for name in names}
+
+    def remove_within(self, least: float, most: float = inf) -> None:
+        """Remove the names whose score is within the bounds."""
+        for name in self.within(least, most):
+            self.remove(name)
+
+    def _span(self, least: float, most: float) -> tuple[int, int]:
+        first = bisect_left(self._order, (least, ""))
+        after = bisect_left(self._order, (most, "")) if most == inf else bisect_left(self._order, (most + 1, ""))
+        return first, max(first, after)
+
+
+class MemoryStore(AloneStore):
+    """The store of one service, with all its members. Arguments as for a container alone."""
 
     def __init__(self, clock_us: Callable[[], int], *, events_max: int = MAX_EVENTS, run_id: str = "memory") -> None:
-        self._clock_us = clock_us
-        self._run_id = run_id
-        self._revision = 0
-        self._tables: dict[str, dict[str, str]] = {"state": {}, "culls": {}, "leases": {}, "holds": {}}
-        self._settings = SortedSet()
-        self._grants, self._refunded = SortedSet(), SortedSet()
-        self._counters: dict[str, tuple[int, int]] = {}
-        self._minutes: Counter[int] = Counter()
-        self._events = MemoryLedger(events_max)
+        super().__init__(clock_us, events_max=events_max, run_id=run_id)
+        self._heard = SortedSet()
         self._roster = _Roster()
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
@@ -65,14 +110,14 @@ class MemoryStore:
             culls=dict(culls),
             leases=dict(self._tables["leases"]),
             holds=dict(self._tables["holds"]),
-            settings=dict(self._settings),
+            settings=dict(self._heard),
             alive=roster.alive.count(*recent),
             beating=beating,
             newest_us=newest[1] if newest else 0,
             causes=dict(roster.causes),
             control=dict(roster.control),
-            grants=self._grants.within(now_us - 2 * window_us),
-            refunded=frozenset(self._refunded.within(now_us - 2 * window_us)),
+            grants={name: at for name, at in self._grants.items() if at >= now_us - 2 * window_us},
+            refunded=frozenset(name for name, at in self._refunded.items() if at >= now_us - 2 * window_us),
             member=roster.rows.get(instance, ""),
             seen_us=roster.alive.score(instance) or 0,
             departed_us=roster.departed.score(instance) or 0,
@@ -81,25 +126,10 @@ class MemoryStore:
         )
 
     async def commit(self, revision: int, changes: Changes) -> int:
-        now_us = self._clock_us()
-        if revision != self._revision:
-            raise Conflict
-        if not all(write.table in self._tables for write in changes.writes) or not _RECORDS.issuperset(
-            write.name for write in changes.writes if write.table == "state"
-        ):
-            raise StoreError("response")
-        if changes.grant and self._is_over(changes, now_us):
-            raise Over
-        self._events.note(changes.entries, now_us)
-        self._revision = max(self._revision + 1, now_us)
+        now_us = await super().commit(revision, changes)
         for table, name, text in changes.writes:
-            if text:
-                self._tables[table][name] = text
-            else:
-                self._tables[table].pop(name, None)
-                if table == "culls" and name not in self._roster.alive:
-                    self._roster.abouts.pop(name, None)
-        self._write_tokens(changes, now_us)
+            if table == "culls" and not text and name not in self._roster.alive:
+                self._roster.abouts.pop(name, None)
         return now_us
 
     async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
@@ -107,10 +137,10 @@ class MemoryStore:
         former = roster.take_in(beat, now_us, window_us, is_culled=beat.instance in self._tables["culls"])
         members = len(roster.alive)
         silent, struck = roster.strike_off(now_us, window_us, expiry_us)
-        self._settings.put(settings, now_us)
-        if len(self._settings) > 1:
-            self._settings.remove_within(0, now_us - window_us - 1)
-            self._settings.remove_within(now_us + AHEAD_US + 1)
+        self._heard.put(settings, now_us)
+        if len(self._heard) > 1:
+            self._heard.remove_within(0, now_us - window_us - 1)
+            self._heard.remove_within(now_us + AHEAD_US + 1)
         state, holds = self._tables["state"], self._tables["holds"]
         median_errors, median_ratio = roster.medians()
         return BeatReply(
@@ -122,17 +152,13 @@ class MemoryStore:
             struck=struck,
             former=former,
             causes=dict(roster.causes),
-            policies=self._settings.count(now_us - expiry_us) if len(self._settings) > 1 else 1,
+            policies=self._heard.count(now_us - expiry_us) if len(self._heard) > 1 else 1,
             median_errors=median_errors,
             median_ratio=median_ratio,
             holds=(holds.get("", ""), holds.get(beat.instance, "")),
-            used=self._grants.count(now_us - window_us) - self._refunded.count(now_us - window_us),
+            used=self._used(now_us - window_us),
             run_id=self._run_id,
         )
-
-    def has_lost_connection(self) -> bool:
-        """Never: there is no connection."""
-        return False
 
     async def members(self, *, most: int, since_us: int) -> Listing:
         roster = self._roster
@@ -141,63 +167,6 @@ class MemoryStore:
         left = list(reversed(roster.departed.within(since_us + 1).items()))[:most]
         culled = {name: roster.abouts[name] for name in self._tables["culls"] if name in roster.abouts}
         return Listing(rows, [(name, at) for name, at in left if name not in roster.alive], culled)
-
-    async def count(self, key: str, window_s: int) -> int:
-        now_us = self._clock_us()
-        number, until_us = self._counters.get(key, (0, 0))
-        self._counters = {one: kept for one, kept in self._counters.items() if kept[1] > now_us}
-        self._counters[key] = (number + 1 if until_us > now_us else 1, now_us + window_s * US_PER_S)
-        return self._counters[key][0]
-
-    async def add_errors(self, minutes: Mapping[int, int]) -> int:
-        now = self._clock_us() // (60 * US_PER_S)
-        added = {minute: count for minute, count in minutes.items() if abs(now - minute) < ERRORS_KEPT_MIN}
-        kept = {minute: count for minute, count in self._minutes.items() if abs(now - minute) < ERRORS_KEPT_MIN}
-        self._minutes = Counter(kept)
-        self._minutes.update(added)
-        return sum(added.values())
-
-    async def error_minutes(self) -> Mapping[int, int]:
-        return dict(self._minutes)
-
-    async def note(self, entries: Sequence[Entry]) -> int:
-        return self._events.note(entries, self._clock_us())
-
-    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
-        return self._events.entries(since, after, most)
-
-    async def first(self, word: str, for_s: float) -> bool:
-        return self._events.first(word, for_s, self._clock_us())
-
-    async def aclose(self) -> None:
-        """Do nothing: there is no connection."""
-
-    def _is_over(self, changes: Changes, now_us: int) -> bool:
-        since = now_us - changes.window_us
-        at = self._grants.score(changes.grant)
-        is_renewed = at is not None and at >= since
-        made = self._grants.count(since) - is_renewed
-        used = made - self._refunded.count(since) + (is_renewed and changes.grant in self._refunded)
-        return 0 < changes.capacity <= used or 0 < changes.most <= made
-
-    def _write_tokens(self, changes: Changes, now_us: int) -> None:
-        claim, window_us = changes.grant, changes.window_us
-        at = self._grants.score(claim)
-        is_renewed = at is not None and at >= now_us - window_us
-        is_refunded = claim in self._refunded
-        for times in (self._grants, self._refunded):
-            for name in times.within(now_us + 1):
-                times.put(name, now_us)  # a clock that has stepped back must not block the budget
-            if window_us:
-                times.remove_within(0, now_us - 2 * window_us - 1)
-        if claim:
-            self._grants.put(claim, now_us)
-            self._refunded.remove(claim)
-        back = (*changes.refund, claim) if is_refunded and is_renewed else changes.refund
-        for name in back:
-            granted_us = self._grants.score(name)
-            if granted_us is not None:
-                self._refunded.put(name, granted_us)
 
 
 class _Roster:

@@ -1,0 +1,107 @@
+"""The holds that this sidecar knows by itself: those that the store could not take, and those that the store has lost.
+
+A local hold counts in this sidecar, and ends with its process. A hold is lost if this sidecar saw it in force, and now
+it is gone, neither over nor released: a released hold leaves a row for a window, so that its end can be told from its
+loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sidecar.core.fleet import hold
+from sidecar.core.fleet.records import HoldRow
+from sidecar.core.fleet.summary import Reading
+from sidecar.core.types import US_PER_S, Denied, Hold
+
+
+class LocalHolds:
+    """``wall`` gives Unix seconds; ``instance`` is the container of this sidecar."""
+
+    def __init__(self, wall: Callable[[], float], instance: str) -> None:
+        self._wall = wall
+        self._instance = instance
+        self._holds: dict[str, Hold] = {}
+
+    @property
+    def in_force(self) -> Hold | None:
+        """The local hold of the service, else that of the instance, while it lasts."""
+        return self.of("") or self.of(self._instance)
+
+    def of(self, instance: str) -> Hold | None:
+        """The local hold of this instance, ``""`` for the service, while it lasts."""
+        hold = self._holds.get(instance)
+        if hold is not None and hold.until <= self._wall():
+            del self._holds[instance]
+            return None
+        return hold
+
+    def covers(self, instance: str) -> bool:
+        """Whether a hold of ``instance``, ``""`` for the service, holds this sidecar."""
+        return instance in ("", self._instance)
+
+    def begin(self, instance: str, author: str, reason: str, for_s: float) -> Hold | None:
+        """Hold this sidecar for ``for_s`` seconds; None if the hold is of another instance."""
+        if not self.covers(instance):
+            return None
+        self._holds[instance] = Hold(author, reason, self._wall() + for_s, instance)
+        return self._holds[instance]
+
+    def end(self, hold: Hold | None) -> None:
+        """End this hold, unless another one has replaced it."""
+        if hold is not None and self._holds.get(hold.instance) is hold:
+            del self._holds[hold.instance]
+
+    def refusal(self) -> Denied | None:
+        """The answer to a claim under a local hold; None without one."""
+        hold = self.in_force
+        return Denied("hold", 0, 0, hold.until - self._wall(), hold=hold) if hold else None
+
+
+PLACES: Final = 2
+"""A beat is answered with the hold of the service, and with that of the instance."""
+
+
+class SeenHolds:
+    """The holds of the service and of one instance, by the answers to beats. ``window_us``: that of the budget.
+
+    ``has_news``: a lost hold has not been recorded as a data loss yet.
+    """
+
+    def __init__(self, window_us: int) -> None:
+        self.has_news = False
+        self._window_us = window_us
+        self._seen: list[HoldRow | None] = [None] * PLACES
+        self._lost: list[HoldRow | None] = [None] * PLACES
+        self._scopes = [""] * PLACES
+        self._now_us = 0
+
+    def take(self, instance: str, reading: Reading) -> None:
+        """Take the answer to a beat of ``instance``."""
+        now_us = reading.reply.now_us
+        is_recent, self._now_us = now_us - self._now_us < self._window_us, now_us
+        self._scopes[1] = instance
+        for place in range(PLACES):
+            newest, seen = HoldRow.load(reading.reply.holds[place]), self._seen[place]
+            if newest is not None:
+                self._lost[place] = None
+            elif is_recent and seen is not None and seen.left_us(now_us) and seen.at_us < now_us:
+                self._lost[place], self.has_news = seen, True
+            self._seen[place] = newest
+
+    def put(self, held: Hold, for_us: int) -> None:
+        """Take a hold that this sidecar has set for ``for_us`` microseconds: the next beat has to find it."""
+        row = HoldRow(held.author, held.reason, round(held.until * US_PER_S) - for_us, for_us)
+        for place, scope in enumerate(self._scopes):
+            if scope == held.instance:
+                self._seen[place], self._now_us = row, max(self._now_us, row.at_us)
+                return
+
+    @property
+    def lost(self) -> Hold | None:
+        """The hold that was lost, until the time at which it would have ended or a person sets another."""
+        for scope, row in zip(self._scopes, self._lost, strict=True):
+            if row is not None and row.left_us(self._now_us):
+                return hold.shown(scope, row)
+        return None
