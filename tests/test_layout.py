@@ -59,7 +59,6 @@ ONLY_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "pydantic": ("sidecar.config",),
         "click": ("sidecar.cli",),
-        "rich": ("sidecar.cli",),
         "redis": ("sidecar.store", "sidecar.runlock.leases"),
         "prometheus_client": ("sidecar.telemetry", "sidecar.server", "sidecar.app"),
         "aiohttp.web": ("sidecar.client",),

@@ -15,38 +15,26 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sidecar.backtest.error_counts import ErrorCounts, PastError, time_problem
-from sidecar.backtest.saved_file import opened
+from sidecar.backtest.error_counts import ErrorCounts, PastError, is_plausible, opened
 
 ERROR_STATUS: Final = 500
 MOST_BROKEN: Final = 0.1
 """A file of which a greater part of the lines cannot be read has another format."""
-
-FIRST_LINES: Final = 20
-"""So many lines that cannot be read at the beginning of a file are another format."""
 
 LONGEST_LINE: Final = 1 << 20
 _COMMON: Final = re.compile(
     rb'\S+ \S+ .*?\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "(?:[^"\\]|\\.)*+" (\d{3}) (?:\d+|-)(?:\s|$)'
 )
 _ROTATED: Final = re.compile(r"(?:\.(?:\d{1,3}|gz|log|json|jsonl|txt|access)|-\d{8})+$")
-_MILLISECONDS: Final = (1e11, 1e14)
-"""Unix times between these are in milliseconds, up to the year 5138."""
-
-_MARK: Final = b"\xef\xbb\xbf"
-"""The byte order mark, which some editors and exports put first."""
-
-_STATUSES: Final = range(100, 600)
+_MILLISECONDS: Final = 1e11
+"""A number from here on is a time in milliseconds: in seconds it would be the year 5138."""
 
 
 class LogOptions(NamedTuple):
-    """How logs are read. ``instance``: the container of all lines; "": the JSON field, or the name of the file.
-
-    The fields are those of a JSON line; ``a.b`` is ``b`` inside of ``a``. Only times from ``since_s`` to ``until_s``
-    count.
-    """
+    """How logs are read. The fields are those of a JSON line; ``a.b`` is ``b`` inside of ``a``."""
 
     instance: str = ""
+    """The container of all lines; empty: the JSON field, or the name of the file."""
     instance_field: str = "instance"
     time_field: str = "time"
     status_field: str = "status"
@@ -84,13 +72,11 @@ def _read_file(path: Path, options: LogOptions, counts: ErrorCounts) -> None:
     for number, line in _lines(path):
         try:
             request = _request(line, instance, options)
+            good += 1
         except _BrokenLineError as error:
             broken += 1
             first = first or f"{path}: line {number}: {error}"
-            if not good and broken >= FIRST_LINES:
-                break
             continue
-        good += 1
         if options.since_s <= request.at_s <= options.until_s:
             counts.add(request.instance, request.at_s, int(request.status >= ERROR_STATUS))
     if not good and not broken:
@@ -102,27 +88,17 @@ def _read_file(path: Path, options: LogOptions, counts: ErrorCounts) -> None:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers; one that is too long is cut behind the next byte."""
+    """The lines that are not blank, with their numbers; a line that is too long comes in several pieces."""
     with opened(path) as file:
-        number = 0
-        while line := file.readline(LONGEST_LINE + 1):
-            number += 1
-            rest = line
-            while len(rest) > LONGEST_LINE and not rest.endswith(b"\n"):
-                rest = file.readline(LONGEST_LINE + 1)
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
             if line.strip():
-                yield number, line.removeprefix(_MARK)
+                yield number, line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark of some exports
 
 
 def _request(line: bytes, instance: str, options: LogOptions) -> _LogRequest:
-    if len(line) > LONGEST_LINE:
-        raise _BrokenLineError(f"has more than {LONGEST_LINE} bytes")
-    return _of_json(line, instance, options) if line.lstrip().startswith(b"{") else _of_common(line, instance)
-
-
-def _of_common(line: bytes, instance: str) -> _LogRequest:
-    match = _COMMON.match(line)
-    if match is None:
+    if line.lstrip().startswith(b"{"):
+        return _of_json(line, instance, options)
+    if (match := _COMMON.match(line)) is None:
         raise _BrokenLineError("neither a JSON object nor the Common Log Format")
     return _LogRequest(instance, _common_time(match[1].decode()), int(match[2]))
 
@@ -132,13 +108,14 @@ def _of_json(line: bytes, instance: str, options: LogOptions) -> _LogRequest:
         found = json.loads(line)
     except (ValueError, RecursionError):
         raise _BrokenLineError("not JSON") from None
-    status = _status(_field(found, options.status_field, "status"), options.status_field)
     if not options.instance:
-        value = _field(found, options.instance_field, "instance")
-        if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-            raise _BrokenLineError(f"{options.instance_field}: has to be a text")
-        instance = str(value)
-    return _LogRequest(instance, _json_time(_field(found, options.time_field, "time"), options.time_field), status)
+        instance = str(_field(found, options.instance_field, "instance"))
+    status, at = _field(found, options.status_field, "status"), _field(found, options.time_field, "time")
+    try:
+        return _LogRequest(instance, _json_time(str(at)), int(float(status)))
+    except (TypeError, ValueError, OverflowError):
+        text = f"{str(at)[:40]!r} and {str(status)[:40]!r} are no time and status of HTTP"
+        raise _BrokenLineError(text) from None
 
 
 def _field(found: dict[str, Any], name: str, what: str) -> Any:
@@ -148,56 +125,31 @@ def _field(found: dict[str, Any], name: str, what: str) -> Any:
         value = found
         for key in name.split("."):
             value = value.get(key) if isinstance(value, dict) else None
-    if value is None:
-        known = ", ".join(list(found)[:12])
-        raise _BrokenLineError(f"{name}: no such field, set --{what}-field; the line has {known[:200]}")
+    if value is None or value == "":
+        raise _BrokenLineError(f"{name}: no such field, set --{what}-field; the line has {', '.join(found)[:200]}")
     return value
-
-
-def _status(value: Any, name: str) -> int:
-    """The status of HTTP; some loggers write 200.0 for 200. Raises _BrokenLineError."""
-    text = str(value).removesuffix(".0")
-    if not (text.isascii() and text.isdecimal() and len(text) == len("200")) or int(text) not in _STATUSES:
-        raise _BrokenLineError(f"{name}: {str(value)[:40]!r} is no status of HTTP")
-    return int(text)
 
 
 @lru_cache(maxsize=4096)  # all lines of a second have the same time
 def _common_time(text: str) -> float:
     try:
-        return _plausible(datetime.strptime(text, "%d/%b/%Y:%H:%M:%S %z").timestamp())
-    except _BrokenLineError:
-        raise
+        return _checked(datetime.strptime(text, "%d/%b/%Y:%H:%M:%S %z").timestamp())
     except (ValueError, OverflowError):
         raise _BrokenLineError(f"{text!r} is no time") from None
 
 
-def _json_time(value: Any, name: str) -> float:
-    """Unix time from seconds, from milliseconds, or from text as in ISO 8601; without a zone it is UTC."""
-    if isinstance(value, str) and not value.replace(".", "", 1).isdecimal():
-        return _iso_time(value, name)
-    try:
-        seconds = float(value) if not isinstance(value, bool) else None
-    except (TypeError, ValueError, OverflowError):
-        seconds = None
-    if seconds is None:
-        raise _BrokenLineError(f"{name}: {str(value)[:40]!r} is no time")
-    least, most = _MILLISECONDS
-    return _plausible(seconds / 1000 if least < seconds < most else seconds)
-
-
 @lru_cache(maxsize=4096)
-def _iso_time(text: str, name: str) -> float:
+def _json_time(text: str) -> float:
+    """Unix time from seconds, from milliseconds, or from text as in ISO 8601; without a zone it is UTC."""
     try:
-        found = datetime.fromisoformat(text)
-        unix_s = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise _BrokenLineError(f"{name}: {text[:40]!r} is no time") from None
-    return _plausible(unix_s)
+        seconds = float(text)
+    except ValueError:
+        moment = datetime.fromisoformat(text)
+        return _checked((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    return _checked(seconds / 1000 if seconds > _MILLISECONDS else seconds)
 
 
-def _plausible(unix_s: float) -> float:
-    """The same time. Raises _BrokenLineError if nothing can have been recorded then."""
-    if problem := time_problem(unix_s):
-        raise _BrokenLineError(problem)
+def _checked(unix_s: float) -> float:
+    if not is_plausible(unix_s):
+        raise ValueError("before the year 2000, or after tomorrow")
     return unix_s

@@ -1,11 +1,12 @@
-"""The answer of ``backtest``, as text for a person and as JSON for a program."""
+"""The answer of ``backtest``, as JSON for a program and as text for a person."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import nlargest
 from typing import Any, Final
 
-from sidecar.backtest.error_counts import PARTS, ErrorCounts, clock
+from sidecar.backtest.error_counts import ErrorCounts, clock
 from sidecar.backtest.limits import Findings, Reach
 from sidecar.runlock import durations
 
@@ -13,85 +14,87 @@ DAY_S: Final = 86_400.0
 SHORT_S: Final = 6 * 3600.0
 """A shorter record may hold no usual day."""
 
-COLUMNS: Final = ("limit", "reached", "a day", "containers", "with most of the fleet")
+SHOWN: Final = 20
+"""Maximum number of reaches that are listed: first those of one container, those with the most errors."""
+
+COLUMNS: Final = {
+    "limit": "limit",
+    "reached": "reached",
+    "per_day": "a day",
+    "containers": "containers",
+    "fleet_wide": "with most of the fleet",
+}
 
 
 def as_json(counts: ErrorCounts, findings: Findings) -> dict[str, Any]:
     """Everything that is known. Times are Unix seconds."""
     first, last = counts.span
-    days = _recorded_s(counts) / DAY_S
-    usual = findings.usual
+    begin, end = counts.at(first), counts.at(last + 1)
+    usual, suggested = findings.usual, findings.limits[findings.suggested]
+    shown = nlargest(SHOWN, suggested, key=lambda reach: (not reach.is_fleet_wide, reach.errors))
     return {
         "kind": "backtest",
         "source": counts.source,
-        "begin": counts.at(first),
-        "end": counts.at(last + 1),
+        "begin": begin,
+        "end": end,
         "window_s": counts.window_s,
         "containers": len(counts.containers),
         "usual": {"errors_per_window": round(usual.mean, 4), "most": usual.most, "windows": usual.windows},
         "windows": usual.of,
         "error_limit": findings.suggested,
-        "why": list(_why(counts, findings)),
+        "why": list(_why(counts, findings, end - begin)),
         "limits": [
             {
-                "limit": one.limit,
-                "reached": one.times,
-                "per_day": round(one.times / days, 3),
-                "containers": one.containers,
-                "fleet_wide": one.fleet_wide,
+                "limit": limit,
+                "reached": len(reaches),
+                "per_day": round(len(reaches) * DAY_S / (end - begin), 3),
+                "containers": len({reach.instance for reach in reaches}),
+                "fleet_wide": sum(reach.is_fleet_wide for reach in reaches),
             }
-            for one in findings.limits
+            for limit, reaches in findings.limits.items()
         ],
-        "reaches": [_reach(counts, one) for one in findings.reaches],
-        "notes": _notes(counts),
+        "reaches": [_reach(counts, reach) for reach in shown],
+        "notes": [f"{number:,} {note}" for note, number in counts.notes.items()],
     }
 
 
-def as_text(counts: ErrorCounts, findings: Findings) -> Iterator[str]:
+def as_text(found: dict[str, Any]) -> Iterator[str]:
     """The same as lines."""
-    found = as_json(counts, findings)
-    window = durations.write(counts.window_s)
-    times = f"{clock(found['begin'])} to {clock(found['end'])}"
-    yield f"{counts.source}: {found['containers']} containers, {times}, windows of {window}"
+    window, times = durations.write(found["window_s"]), f"{clock(found['begin'])} to {clock(found['end'])}"
+    yield f"{found['source']}: {found['containers']} containers, {times}, windows of {window}"
     yield ""
-    rows = [
-        tuple(str(one[name]) for name in ("limit", "reached", "per_day", "containers", "fleet_wide"))
-        for one in found["limits"]
-    ]
-    for row in (COLUMNS, *rows):
-        mark = " <- set this" if row[0] == str(findings.suggested) else ""
-        yield "  ".join(cell.rjust(len(name)) for cell, name in zip(row, COLUMNS, strict=True)) + mark
+    yield "  ".join(COLUMNS.values())
+    for row in found["limits"]:
+        mark = " <- set this" if row["limit"] == found["error_limit"] else ""
+        yield "  ".join(str(row[name]).rjust(len(title)) for name, title in COLUMNS.items()) + mark
     yield ""
     yield from found["why"]
     if found["reaches"]:
         yield ""
-        yield f"Who reached {findings.suggested} errors, one container alone first:"
-    for one in found["reaches"]:
-        wide = ", with most of the fleet" if one["fleet_wide"] else ""
-        seconds = durations.write(one["end"] - one["begin"])
-        yield f"  {clock(one['begin'])}  {one['container']}: up to {one['errors']} errors, for {seconds}{wide}"
-    if found["notes"]:
-        yield ""
-        yield from found["notes"]
+        yield f"Who reached {found['error_limit']} errors, one container alone first:"
+    for reach in found["reaches"]:
+        wide = ", with most of the fleet" if reach["fleet_wide"] else ""
+        seconds = durations.write(reach["end"] - reach["begin"])
+        yield f"  {clock(reach['begin'])}  {reach['container']}: up to {reach['errors']} errors, for {seconds}{wide}"
+    yield from found["notes"]
 
 
-def _why(counts: ErrorCounts, findings: Findings) -> Iterator[str]:
-    usual, limit = findings.usual, findings.suggested
-    reached = next(one for one in findings.limits if one.limit == limit)
+def _why(counts: ErrorCounts, findings: Findings, recorded_s: float) -> Iterator[str]:
+    usual, limit, reaches = findings.usual, findings.suggested, findings.limits[findings.suggested]
     yield f"Set ARBITER_ERROR_LIMIT={limit} (with ARBITER_ERROR_WINDOW={durations.write(counts.window_s)})."
     yield (
         f"All was well in {usual.windows:,} of {usual.of:,} windows: a container had {usual.mean:.2g} errors in one on "
         f"average, and {usual.most} in the worst. Chance alone brings {limit} less than once a month in this fleet. "
         "Healthy containers reach a lower limit; a higher limit finds a sick one later."
     )
-    if reached.fleet_wide:
+    if fleet_wide := sum(reach.is_fleet_wide for reach in reaches):
         yield (
-            f"{reached.fleet_wide} of {reached.times} times most of the fleet reached it together: a restart does not "
-            "help then, and the fleet tries one container only."
+            f"{fleet_wide} of {len(reaches)} times most of the fleet reached it together: a restart does not help "
+            "then, and the fleet tries one container only."
         )
-    if not reached.times:
+    if not reaches:
         yield "No container reached it: nothing was wrong then, or a few errors are already too many for your service."
-    if _recorded_s(counts) < SHORT_S:
+    if recorded_s < SHORT_S:
         yield "This record is short. Take a few days, with a busy hour and an incident."
     yield "Next, run the sidecars with ARBITER_MODE=shadow. They say what the fleet would cull and refuse."
 
@@ -104,12 +107,3 @@ def _reach(counts: ErrorCounts, reach: Reach) -> dict[str, Any]:
         "errors": reach.errors,
         "fleet_wide": reach.is_fleet_wide,
     }
-
-
-def _notes(counts: ErrorCounts) -> list[str]:
-    return [f"{number:,} {note}" for note, number in counts.notes.items()]
-
-
-def _recorded_s(counts: ErrorCounts) -> float:
-    first, last = counts.span
-    return (last + 1 - first) * counts.window_s / PARTS

@@ -5,73 +5,49 @@ The readers fill it, and ``limits`` judges it. It knows neither files nor server
 
 from __future__ import annotations
 
+import gzip
 import time
-from array import array
+import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from math import isfinite
-from typing import Final
+from pathlib import Path
+from typing import BinaryIO, Final, cast
 
 PARTS: Final = 4
 """Parts of a window: it moves by one of them."""
 
 MOST_CONTAINERS: Final = 5_000
-_BLOCK: Final = 1024
-MOST_BLOCKS: Final = 50_000
-"""Maximum number of blocks of 4 KiB: 200 MiB."""
+MOST_PARTS: Final = 2_000_000
+"""Maximum number of parts with errors, of all containers: about 200 MiB."""
 
-_LARGEST: Final = 2**32 - 1
 _EARLIEST_S: Final = 946_684_800.0
 """The year 2000."""
 
 _LATER_S: Final = 86_400.0
 """Clocks and zones may be wrong by a day."""
 
-_UNITS: Final = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
+_GZIP: Final = b"\x1f\x8b"
 
 
 class PastError(Exception):
     """The past cannot be read; the text is one sentence that begins with the place."""
 
 
-class PartCounts:
-    """Counts by part, with memory only for the parts near a count."""
-
-    def __init__(self) -> None:
-        self.blocks: dict[int, array[int]] = {}
-
-    def add(self, part: int, count: int) -> None:
-        """Add to a part."""
-        number, place = divmod(part, _BLOCK)
-        block = self.blocks.get(number)
-        if block is None:
-            block = self.blocks[number] = array("I", bytes(4 * _BLOCK))
-        block[place] = min(_LARGEST, block[place] + count)
-
-    def __getitem__(self, part: int) -> int:
-        block = self.blocks.get(part // _BLOCK)
-        return block[part % _BLOCK] if block else 0
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        """The parts that have a count, ascending, each with its count."""
-        for number in sorted(self.blocks):
-            yield from ((number * _BLOCK + place, count) for place, count in enumerate(self.blocks[number]) if count)
-
-
 class PastContainer:
-    """A container: its errors, and the first and the last part in which it was there."""
+    """A container: its errors by part, and the first and the last part in which it was there."""
 
     def __init__(self, part: int) -> None:
-        self.errors = PartCounts()
+        self.errors = Counter[int]()
         self.first = self.last = part
 
     def windows(self) -> Iterator[tuple[int, int]]:
         """The errors of the window that ends with each part in which there were any, ascending."""
         recent: deque[tuple[int, int]] = deque()
         total = 0
-        for part, count in self.errors:
+        for part, count in sorted(self.errors.items()):
             recent.append((part, count))
             total += count
             while recent[0][0] <= part - PARTS:
@@ -89,7 +65,7 @@ class ErrorCounts:
         self.notes: Counter[str] = Counter()
         """What a person has to know of the data, with the number of times."""
         self._part_s = window_s / PARTS
-        self._blocks = 0
+        self._parts = 0
 
     def add(self, instance: str, at_s: float, errors: int) -> None:
         """Count errors of a container at a Unix time; 0: it was there. Raises PastError if there are too many."""
@@ -101,10 +77,9 @@ class ErrorCounts:
             container = self.containers[instance] = PastContainer(part)
         container.first, container.last = min(container.first, part), max(container.last, part)
         if errors:
-            before = len(container.errors.blocks)
-            container.errors.add(part, errors)
-            self._blocks += len(container.errors.blocks) - before
-            if self._blocks > MOST_BLOCKS:
+            self._parts += part not in container.errors
+            container.errors[part] += errors
+            if self._parts > MOST_PARTS:
                 raise PastError(f"{self.source}: does not fit into memory: set a later --since or a longer --window")
 
     def at(self, part: int) -> float:
@@ -116,10 +91,6 @@ class ErrorCounts:
         """The first and the last part in which any container was there."""
         found = self.containers.values()
         return min(one.first for one in found), max(one.last for one in found)
-
-    def alive(self) -> AliveCounts:
-        """How many containers were there in each part."""
-        return AliveCounts(self)
 
 
 class AliveCounts:
@@ -133,19 +104,24 @@ class AliveCounts:
         return bisect_right(self._first, part) - bisect_left(self._last, part)
 
 
-def time_problem(unix_s: float) -> str:
-    """Why nothing can have been recorded at this Unix time, as part of a sentence; empty if it can."""
-    end_s = time.time() + _LATER_S
-    if _EARLIEST_S <= unix_s <= end_s:
-        return ""
-    if not isfinite(unix_s):
-        return "a time that is no number"
-    if unix_s < _EARLIEST_S:
-        return "a time before the year 2000"
-    unit = next((name for name, parts in _UNITS.items() if _EARLIEST_S <= unix_s / parts <= end_s), "")
-    return f"a time after tomorrow: {unix_s:.0f} s" + (f"; it looks like {unit}" if unit else "")
+def is_plausible(unix_s: float) -> bool:
+    """Whether something can have been recorded at this time; a wrong unit gives times far away."""
+    return _EARLIEST_S <= unix_s <= time.time() + _LATER_S
 
 
 def clock(unix_s: float) -> str:
     """``2026-11-22 10:00:15Z``."""
     return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A file of the operator, plain or with gzip, also a pipe. Raises PastError also while it is being read."""
+    try:
+        with path.open("rb") as raw:
+            is_gzip = raw.peek(len(_GZIP)).startswith(_GZIP)
+            yield cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if is_gzip else raw
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise PastError(f"{path}: the gzip data is damaged or cut off: {str(error).lower()}") from None
+    except OSError as error:
+        raise PastError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None

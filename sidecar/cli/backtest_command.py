@@ -6,16 +6,16 @@ import time
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
+from sidecar.backtest import access_log, answer, limits
+from sidecar.backtest.error_counts import ErrorCounts, PastError
+from sidecar.backtest.prometheus_range import CounterRange, PrometheusServer
 from sidecar.cli.parameters import DURATION, Command, json_option, show
 from sidecar.cli.terminal import plain
 from sidecar.runlock import durations
-
-if TYPE_CHECKING:
-    from sidecar.backtest.error_counts import ErrorCounts
 
 SINCE_S: Final = 86_400.0
 """How far back a server is asked without ``--since``."""
@@ -60,24 +60,21 @@ class Past(NamedTuple):
 @click.option("--status-field", default="status", metavar="FIELD", help="Access log in JSON: the status of HTTP.")
 @click.option("--source-token-file", default="", metavar="FILE", help="Prometheus URL: the file with the token for it.")
 @json_option
-def backtest(*, as_json: bool, **options: Any) -> int:
+def backtest(*, as_json: bool, **options: object) -> int:
     """Count the errors of your own past, and say which limit to set.
 
     The past comes from Prometheus or from access logs. The answer says how often a container would have reached each
     limit of errors, and which limit chance alone hardly ever reaches. Nothing is changed, and no sidecar has to run.
     """
-    from sidecar.backtest import answer, limits  # noqa: PLC0415 - help and completion do not need them
-    from sidecar.backtest.error_counts import PastError  # noqa: PLC0415 - as above
-
     try:
-        counts = read(Past(**options))
-        findings = limits.judge(counts)
+        counts = read(Past(**options))  # type: ignore[arg-type]  # click gives each option its type
+        found = answer.as_json(counts, limits.judge(counts))
     except PastError as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        show(answer.as_json(counts, findings))
+        show(found)
     else:
-        for line in answer.as_text(counts, findings):
+        for line in answer.as_text(found):
             click.echo(plain(line))
     return 0
 
@@ -92,56 +89,32 @@ def read(past: Past) -> ErrorCounts:
     since_s, until_s = _time("--since", past.since, now, 0.0), _time("--until", past.until, now, inf)
     if since_s >= until_s:
         raise click.UsageError("--until: must be after --since")
+    if past.prometheus and past.prometheus[0].startswith(("http://", "https://")):
+        return _server(past, since_s or now - SINCE_S, min(until_s, now))
+    paths = (*past.access_log, *map(Path, past.prometheus), *past.files)
+    counts = ErrorCounts(str(paths[0]) if len(paths) == 1 else f"{len(paths)} files", past.window)
     if past.access_log:
-        return _access_logs(past, since_s, until_s)
-    if not past.prometheus[0].startswith(("http://", "https://")):
-        return _saved_answers(past, since_s, until_s)
-    return _server(past, since_s or now - SINCE_S, min(until_s, now))
-
-
-def _access_logs(past: Past, since_s: float, until_s: float) -> ErrorCounts:
-    from sidecar.backtest import access_log  # noqa: PLC0415 - as above
-
-    paths = (*past.access_log, *past.files)
-    counts = _counts(past, paths)
-    fields = (past.instance_field, past.time_field, past.status_field)
-    access_log.read(paths, access_log.LogOptions(past.log_instance, *fields, since_s, until_s), counts)
-    return counts
-
-
-def _saved_answers(past: Past, since_s: float, until_s: float) -> ErrorCounts:
-    from sidecar.backtest.prometheus_range import CounterRange  # noqa: PLC0415 - as above
-
+        fields = (past.instance_field, past.time_field, past.status_field)
+        access_log.read(paths, access_log.LogOptions(past.log_instance, *fields, since_s, until_s), counts)
+        return counts
     if past.errors:
         raise click.UsageError("--errors: is for a URL; a saved answer has the counters that were asked for")
-    paths = (*map(Path, past.prometheus), *past.files)
-    counts = _counts(past, paths)
     CounterRange(counts, past.instance_label, since_s, until_s).read_files(paths)
     return counts
 
 
 def _server(past: Past, since_s: float, until_s: float) -> ErrorCounts:
-    from sidecar.backtest.error_counts import ErrorCounts, PastError  # noqa: PLC0415 - as above
-    from sidecar.backtest.http_source import HttpSource  # noqa: PLC0415 - as above
-    from sidecar.backtest.prometheus_range import CounterRange  # noqa: PLC0415 - as above
-
     if not past.errors:
         raise click.UsageError("--errors: is missing, such as --errors 'http_requests_total{status=~\"5..\"}'")
     if len(past.prometheus) > 1 or past.files:
         raise click.UsageError("--prometheus: takes one URL, or files")
     try:
-        source = HttpSource(past.prometheus[0], past.source_token_file)
+        server = PrometheusServer.of(past.prometheus[0], past.source_token_file)
     except PastError as error:
         raise click.UsageError(f"--prometheus: {error}") from None
-    counts = ErrorCounts(source.place, past.window)
-    CounterRange(counts, past.instance_label, since_s, until_s).read_api(source, past.errors)
+    counts = ErrorCounts(server.place, past.window)
+    CounterRange(counts, past.instance_label, since_s, until_s).read_api(server, past.errors)
     return counts
-
-
-def _counts(past: Past, paths: tuple[Path, ...]) -> ErrorCounts:
-    from sidecar.backtest.error_counts import ErrorCounts  # noqa: PLC0415 - as above
-
-    return ErrorCounts(str(paths[0]) if len(paths) == 1 else f"{len(paths)} files", past.window)
 
 
 def _time(option: str, text: str | None, now: float, default: float) -> float:
@@ -154,8 +127,8 @@ def _time(option: str, text: str | None, now: float, default: float) -> float:
     except ValueError:
         pass
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         hint = "is no time: write 2026-11-22T10:00Z, Unix seconds, or a duration before now such as 6h"
         raise click.UsageError(f"{option}: {text!r} {hint}") from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -12,8 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from sidecar.backtest.error_counts import ErrorCounts, PastError
-from sidecar.backtest.http_source import HttpSource
-from sidecar.backtest.prometheus_range import POINTS, CounterRange
+from sidecar.backtest.prometheus_range import POINTS, CounterRange, PrometheusServer
 
 BEGIN = 1_700_000_000
 TOKEN = "a-token-of-20-bytes."
@@ -66,9 +65,9 @@ def matrix(query: dict[str, str]) -> object:
 
 def asked(url: str, token_file: str = "") -> ErrorCounts:
     """The errors of two parts of the range, of which the second is one point shorter."""
-    source = HttpSource(url, token_file)
-    counts = ErrorCounts(source.place, 60.0)
-    CounterRange(counts, since_s=BEGIN, until_s=BEGIN + 15 * (2 * POINTS - 2)).read_api(source, "errors_total")
+    prometheus = PrometheusServer.of(url, token_file)
+    counts = ErrorCounts(prometheus.place, 60.0)
+    CounterRange(counts, since_s=BEGIN, until_s=BEGIN + 15 * (2 * POINTS - 2)).read_api(prometheus, "errors_total")
     return counts
 
 
@@ -76,7 +75,7 @@ def test_long_time_is_asked_in_parts(server: Server, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     server.answers = [(200, matrix)] * 2
     container = asked(f"{server.url}/prom/", str(tmp_path / "token")).containers["a"]
-    assert sum(errors for _, errors in container.errors) == 2 * POINTS - 2, "one at each step but the first"
+    assert container.errors.total() == 2 * POINTS - 2, "one at each step but the first"
     assert {path for path, _, _ in server.asked} == {"/prom/api/v1/query_range"}
     assert {token for _, _, token in server.asked} == {f"Bearer {TOKEN}"}
     assert {query["query"] for _, query, _ in server.asked} == {"errors_total"}
@@ -117,7 +116,7 @@ def test_answer_that_is_no_range_is_a_sentence_with_the_server(
         ("ftp://host/", "takes http:// or https:// and a host"),
         ("http://ann:secret@host/", "must have no login"),
         ("http://host/?a=b", r"must have no login, \? or #"),
-        ("http://127.0.0.1:1", "http://127.0.0.1:1/api/v1/query_range: connection refused"),
+        ("http://127.0.0.1:1", "http://127.0.0.1:1: connection refused"),
     ],
 )
 def test_bad_address_is_named_without_its_secrets(url: str, sentence: str) -> None:
@@ -128,4 +127,4 @@ def test_bad_address_is_named_without_its_secrets(url: str, sentence: str) -> No
 
 def test_missing_token_is_named(tmp_path: Path) -> None:
     with pytest.raises(PastError, match="away: holds no token of at least 16 bytes"):
-        HttpSource("http://host", str(tmp_path / "away"))
+        PrometheusServer.of("http://host", str(tmp_path / "away"))

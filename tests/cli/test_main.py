@@ -20,7 +20,7 @@ import json, sys
 from sidecar.cli.main import main
 
 def serve(config):
-    libraries = {"argparse", "pydantic", "pydantic_core", "click", "rich"}
+    libraries = {"argparse", "pydantic", "pydantic_core", "click"}
     heavy = {*libraries, "sidecar.config.settings", "sidecar.cli.application"}
     print(json.dumps({"loaded": sorted(sys.modules.keys() & heavy), "config": config}))
     return 7

@@ -391,7 +391,7 @@ def test_unreadable_command_line_is_refused(words: list[str], said: str, capfd: 
 
 
 def test_exec_loads_neither_the_daemon_nor_the_settings(tmp_path: Path) -> None:
-    heavy = ("pydantic", "aiohttp", "asyncio", "redis", "rich", "sidecar.config")
+    heavy = ("pydantic", "aiohttp", "asyncio", "redis", "sidecar.config")
     program = (
         "import sys; from sidecar.cli.main import main\n"
         f"main(['exec', '--run-lock', {str(tmp_path)!r}, '--', 'true'])\n"
