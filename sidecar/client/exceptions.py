@@ -42,9 +42,9 @@ _MARK: Final = "_arbiter_reported_at"
 def kind(error: BaseException) -> str:
     """Return the driver that raised the exception or one of its causes, else the name of its class."""
     for cause in _causes(error):
-        known = KINDS.get(type(cause).__module__.partition(".")[0])
-        if known is not None:
-            return known
+        driver = KINDS.get(type(cause).__module__.partition(".")[0])
+        if driver is not None:
+            return driver
     return type(error).__name__[:TAG_LIMIT]
 
 
@@ -59,8 +59,8 @@ def fingerprint(error: BaseException) -> str:
 
     Without such a frame it takes the innermost frame. A long text ends in a checksum, the same in every process.
     """
-    name, place = type(error).__name__, _place(error.__traceback__)
-    return shortened(f"{name}@{place}" if place else name)
+    name, location = type(error).__name__, _location(error.__traceback__)
+    return shortened(f"{name}@{location}" if location else name)
 
 
 def shortened(text: str) -> str:
@@ -98,7 +98,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             cause = getattr(cause, "orig", None) or cause.__cause__ or implicit
 
 
-def _place(traceback: TracebackType | None) -> str:
+def _location(traceback: TracebackType | None) -> str:
     own = innermost = None
     for _ in range(_FRAMES):
         if traceback is None:
@@ -107,11 +107,11 @@ def _place(traceback: TracebackType | None) -> str:
         if _is_own(traceback.tb_frame.f_code.co_filename):
             own = traceback
         traceback = traceback.tb_next
-    found = own or innermost
-    if found is None:
+    last = own or innermost
+    if last is None:
         return ""
-    code: CodeType = found.tb_frame.f_code
-    return f"{found.tb_frame.f_globals.get('__name__', '?')}:{code.co_name}:{found.tb_lineno}"
+    code: CodeType = last.tb_frame.f_code
+    return f"{last.tb_frame.f_globals.get('__name__', '?')}:{code.co_name}:{last.tb_lineno}"
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from .lines import MOST, StatsdSeries, Sum
-from .outlet import Outcome, Place, address_place, unreachable
+from .outlet import Address, Outcome, read_address, unreachable
 
 DEFAULT: Final = "127.0.0.1:9180"
 TIMEOUT_S: Final = 1.0
@@ -27,20 +27,20 @@ _STATUS: Final = slice(9, 12)
 
 
 class LocalHttp:
-    """Posts to the first place that accepts a connection. Not safe for threads: its owner holds a lock.
+    """Posts to the first address that accepts a connection. Not safe for threads: its owner holds a lock.
 
     ``refusal`` is a sentence on the last answer that was REFUSED.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        self.places: list[Place] = []
+        self.addresses: list[Address] = []
         if path := environ.get("ARBITER_SOCKET"):
-            self.places.append(Place(socket.AF_UNIX, path))
+            self.addresses.append(Address(socket.AF_UNIX, path))
         listen = environ.get("ARBITER_LOCAL_LISTEN") or DEFAULT
-        if (place := address_place(listen)) is not None:
-            self.places.append(place)
+        if (address := read_address(listen)) is not None:
+            self.addresses.append(address)
         else:
-            self.places += unreachable(listen)
+            self.addresses += unreachable(listen)
         self.timeout_s = TIMEOUT_S
         self.refusal = ""
         self._retry_at = float("-inf")
@@ -59,33 +59,33 @@ class LocalHttp:
 
     def send(self, request: bytes, now: float) -> Outcome:
         """Post one request. ``now``: seconds on a monotonic clock."""
-        if not self.places:
+        if not self.addresses:
             return Outcome.NOWHERE
         if now < self._retry_at:
             return Outcome.AWAY
-        for place in self.places:
+        for address in self.addresses:
             try:
-                connection = socket.socket(place.family, socket.SOCK_STREAM)
+                connection = socket.socket(address.family, socket.SOCK_STREAM)
             except OSError:
                 continue
             with connection:
                 connection.settimeout(self.timeout_s)
                 try:
-                    connection.connect(place.address)
+                    connection.connect(address.target)
                 except (OSError, ValueError):  # ValueError: a path with a zero byte
                     continue
-                return self._outcome(place, _exchanged(connection, request))
+                return self._outcome(address, _exchanged(connection, request))
         self._retry_at = now + RETRY_S
         return Outcome.AWAY
 
-    def _outcome(self, place: Place, answer: bytes) -> Outcome:
+    def _outcome(self, address: Address, answer: bytes) -> Outcome:
         status = answer[_STATUS]
         if status == b"503":
             return Outcome.FULL
         if not answer or status[:1] == b"2":
             return Outcome.SENT
         what = status.decode() if status.isdigit() else "without HTTP"
-        self.refusal = f"{place} answers {what}: it is not the local listener of a sidecar"
+        self.refusal = f"{address} answers {what}: it is not the local listener of a sidecar"
         return Outcome.REFUSED
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class LocalHttp:
         self._retry_at = float("-inf")
 
     def __str__(self) -> str:
-        return " and ".join(str(place) for place in self.places)
+        return " and ".join(str(address) for address in self.addresses)
 
 
 def _exchanged(connection: socket.socket, request: bytes) -> bytes:

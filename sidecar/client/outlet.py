@@ -34,50 +34,50 @@ class Outcome(Enum):
     REFUSED = "refused"
 
 
-class Place(NamedTuple):
+class Address(NamedTuple):
     """A socket to send to."""
 
     family: socket.AddressFamily
-    address: str | tuple[str, int]
+    target: str | tuple[str, int]
 
     def __str__(self) -> str:
-        return self.address if isinstance(self.address, str) else "{}:{}".format(*self.address)
+        return self.target if isinstance(self.target, str) else "{}:{}".format(*self.target)
 
 
-Places = tuple[Place, ...]
+Addresses = tuple[Address, ...]
 
 
-def places(unix_socket: str = "", listen: str = "") -> Places:
+def read_addresses(unix_socket: str = "", listen: str = "") -> Addresses:
     """Return the sockets to send to, the preferred one first: the unix socket, then ``host:port`` of UDP.
 
     Invalid addresses are left out, and so are host names except ``localhost``, because a resolver may block.
     """
-    found = [Place(socket.AF_UNIX, unix_socket)] if unix_socket else []
-    if (place := address_place(listen)) is not None:
-        found.append(place)
-    return tuple(found)
+    addresses = [Address(socket.AF_UNIX, unix_socket)] if unix_socket else []
+    if (address := read_address(listen)) is not None:
+        addresses.append(address)
+    return tuple(addresses)
 
 
-def address_place(listen: str) -> Place | None:
-    """Return the place of ``host:port``; None if it is invalid, or if a resolver would be needed."""
+def read_address(listen: str) -> Address | None:
+    """Return the address of ``host:port``; None if it is invalid, or if a resolver would be needed."""
     host, _, port = listen.strip().lower().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     family = _family(host := _LOCALHOST.get(host, host))
     if family is not None and port.isdecimal() and 0 < int(port) <= 0xFFFF:  # noqa: PLR2004 - the largest port
-        return Place(family, (host, int(port)))
+        return Address(family, (host, int(port)))
     return None
 
 
-def unreachable(listen: str) -> Places:
-    """Return a place that is always AWAY, for an address that ``address_place`` cannot read: so the log names it."""
+def unreachable(listen: str) -> Addresses:
+    """Return an address that is always AWAY, for an address that ``read_address`` cannot read: so the log names it."""
     if not listen or listen == "off":
         return ()
-    return (Place(socket.AF_UNSPEC, f"{listen}, which is no address of numbers"),)
+    return (Address(socket.AF_UNSPEC, f"{listen}, which is no address of numbers"),)
 
 
-def places_of(environ: Mapping[str, str] = os.environ) -> Places:
+def addresses_of(environ: Mapping[str, str] = os.environ) -> Addresses:
     """Return the sockets that the sidecar's settings name."""
-    return places(environ.get("ARBITER_STATSD_SOCKET", ""), environ.get("ARBITER_STATSD_LISTEN", ""))
+    return read_addresses(environ.get("ARBITER_STATSD_SOCKET", ""), environ.get("ARBITER_STATSD_LISTEN", ""))
 
 
 def _family(host: str) -> socket.AddressFamily | None:
@@ -91,13 +91,13 @@ def _family(host: str) -> socket.AddressFamily | None:
 
 
 class Outlet:
-    """Sends to the first of the places that accepts a connection.
+    """Sends to the first of the addresses that accepts a connection.
 
     Not safe for threads: its owner holds a lock. After a fork the child calls ``close``.
     """
 
-    def __init__(self, found: Places) -> None:
-        self._places = found
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
         self._socket: socket.socket | None = None
         self._is_udp = False
         self._retry_at = float("-inf")
@@ -123,7 +123,7 @@ class Outlet:
         """Hand one packet to the kernel. ``now``: seconds on a monotonic clock."""
         for attempt in (0, 1):
             if self._socket is None and not self._connect(now):
-                return Outcome.AWAY if self._places else Outcome.NOWHERE
+                return Outcome.AWAY if self._addresses else Outcome.NOWHERE
             outcome = self._try(packet)
             if outcome is not Outcome.AWAY:
                 return outcome
@@ -145,7 +145,7 @@ class Outlet:
                 open_socket.detach()
 
     def __str__(self) -> str:
-        return " and ".join(str(place) for place in self._places)
+        return " and ".join(str(address) for address in self._addresses)
 
     def _try(self, packet: bytes) -> Outcome:
         assert self._socket is not None  # noqa: S101 - for the type checker: send has connected
@@ -160,23 +160,23 @@ class Outlet:
     def _connect(self, now: float) -> bool:
         if now < self._retry_at:
             return False
-        for place in self._places:
-            self._socket = _connected(place)
+        for address in self._addresses:
+            self._socket = _connected(address)
             if self._socket is not None:
-                self._is_udp = place.family != socket.AF_UNIX
+                self._is_udp = address.family != socket.AF_UNIX
                 return True
         self._retry_at = now + RETRY_S
         return False
 
 
-def _connected(place: Place) -> socket.socket | None:
+def _connected(address: Address) -> socket.socket | None:
     try:
-        opened = socket.socket(place.family, socket.SOCK_DGRAM)
+        opened = socket.socket(address.family, socket.SOCK_DGRAM)
     except OSError:
         return None
     try:
         opened.settimeout(0)
-        opened.connect(place.address)
+        opened.connect(address.target)
     except (OSError, ValueError):  # ValueError: a path with a zero byte
         opened.close()
         return None

@@ -13,13 +13,13 @@ from . import lines
 from .emitter import Emitter, Increment, Stats, Transport
 from .lines import MOST
 from .local_http import LocalHttp
-from .outlet import Outlet, places, places_of, unreachable
+from .outlet import Outlet, addresses_of, read_addresses, unreachable
 
 
 def _transport() -> Transport:
     """Datagrams where the sidecar's settings name a socket for them, else HTTP."""
-    found = places_of()
-    return Outlet(found) if found else LocalHttp()
+    addresses = addresses_of()
+    return Outlet(addresses) if addresses else LocalHttp()
 
 
 EMITTER: Final = Emitter(_transport)
@@ -87,7 +87,7 @@ def stats() -> Stats:
 
 def configure(*, socket: str = "", listen: str = "") -> None:
     """Send to this unix datagram socket, else to this ``address:port`` of UDP, else nowhere, without the variables."""
-    EMITTER.use(lambda: Outlet(places(socket, listen) or unreachable(listen)))
+    EMITTER.use(lambda: Outlet(read_addresses(socket, listen) or unreachable(listen)))
 
 
 def _checked(count: int) -> int:

@@ -12,7 +12,7 @@ from client.statsd_receiver import Receiver, Totals
 from sidecar.client import configure, exceptions
 from sidecar.client.emitter import Emitter
 from sidecar.client.messages import DUE
-from sidecar.client.outlet import Outlet, Places
+from sidecar.client.outlet import Addresses, Outlet
 from sidecar.client.reporting import EMITTER
 
 Clock = Callable[[], float]
@@ -46,11 +46,11 @@ def udp_receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def start_emitter() -> Iterator[StartEmitter]:
-    """Makes an emitter to these places; in the end what it still keeps is dropped, which ends its thread."""
+    """Makes an emitter to these addresses; in the end what it still keeps is dropped, which ends its thread."""
     started: list[Emitter] = []
 
-    def start(places: Places, clock: Clock | None = None) -> Emitter:
-        emitter = Emitter(lambda: Outlet(places), clock or time.monotonic)
+    def start(addresses: Addresses, clock: Clock | None = None) -> Emitter:
+        emitter = Emitter(lambda: Outlet(addresses), clock or time.monotonic)
         started.append(emitter)
         return emitter
 

@@ -13,7 +13,7 @@ from harness.waiting import wait_for
 from sidecar.client import lines
 from sidecar.client.emitter import FOLDED_SERIES, KEEP_S, KEPT_SERIES, QUEUE_LIMIT, Emitter, Increment, Stats
 from sidecar.client.lines import MOST
-from sidecar.client.outlet import PACKET_LIMIT, RETRY_S, Outcome, Outlet, places
+from sidecar.client.outlet import PACKET_LIMIT, RETRY_S, Outcome, Outlet, read_addresses
 
 NAME = "errors|level:server_error"
 
@@ -34,7 +34,7 @@ def clock() -> Clock:
 @pytest.fixture
 def emitter(receiver: Receiver, start_emitter: StartEmitter, clock: Clock) -> Emitter:
     """To the unix receiver, on a clock that stands still, and without the thread that would send by itself."""
-    return _by_hand(start_emitter(places(str(receiver.path)), clock))
+    return _by_hand(start_emitter(read_addresses(str(receiver.path)), clock))
 
 
 def _by_hand(emitter: Emitter) -> Emitter:
@@ -55,7 +55,7 @@ def _repeat(times: int, act: Callable[[], object]) -> None:
 
 
 def test_reports_leave_by_themselves_again_and_again(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = start_emitter(places(str(receiver.path)))
+    emitter = start_emitter(read_addresses(str(receiver.path)))
     for number in range(1, 4):
         emitter.take(_error(2, kind="redis"))
         assert wait_for(
@@ -131,7 +131,9 @@ def test_counts_wait_for_a_sidecar_that_restarts(
 ) -> None:
     first = Receiver() if is_udp else Receiver(run_dir / "statsd.sock")
     port = first.port if is_udp else 0
-    emitter = _by_hand(start_emitter(places("", first.listen) if is_udp else places(str(first.path)), clock))
+    emitter = _by_hand(
+        start_emitter(read_addresses("", first.listen) if is_udp else read_addresses(str(first.path)), clock)
+    )
     emitter.take(_error())
     assert first.totals_of(emitter) == {NAME: 1}
     first.close()
@@ -157,7 +159,7 @@ def test_gauge_is_not_kept_for_a_sidecar_that_is_away(receiver: Receiver, emitte
 
 
 def test_old_counts_are_dropped_and_counted(run_dir: Path, start_emitter: StartEmitter, clock: Clock) -> None:
-    emitter = _by_hand(start_emitter(places(str(run_dir / "statsd.sock")), clock))
+    emitter = _by_hand(start_emitter(read_addresses(str(run_dir / "statsd.sock")), clock))
     emitter.take(_error(50))
     clock.now += KEEP_S
     emitter.take(_error(kind="fresh"))
@@ -176,7 +178,7 @@ def test_without_a_place_everything_is_dropped_and_counted(start_emitter: StartE
 
 
 def test_threads_lose_and_double_nothing(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = start_emitter(places(str(receiver.path)))
+    emitter = start_emitter(read_addresses(str(receiver.path)))
     threads = [threading.Thread(target=_repeat, args=(500, lambda: emitter.take(_error()))) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -200,7 +202,7 @@ class Interrupted(Outlet):
 
 
 def test_signal_handler_may_report_while_its_thread_does(receiver: Receiver, emitter: Emitter) -> None:
-    outlet = Interrupted(places(str(receiver.path)))
+    outlet = Interrupted(read_addresses(str(receiver.path)))
     outlet.emitter = emitter
     emitter.use(lambda: outlet)
     emitter.take(_error(kind="call"))
@@ -215,7 +217,7 @@ def test_closing_sends_the_sums(receiver: Receiver, emitter: Emitter) -> None:
 
 
 def test_closing_does_not_wait_long_for_a_sidecar_that_hangs(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = _by_hand(start_emitter(places(str(receiver.path))))
+    emitter = _by_hand(start_emitter(read_addresses(str(receiver.path))))
     for number in range(100):
         emitter.take(_error(kind=f"{number}", message="m" * 200))
     closing = threading.Thread(target=emitter.close)
@@ -226,7 +228,7 @@ def test_closing_does_not_wait_long_for_a_sidecar_that_hangs(receiver: Receiver,
 
 
 def test_child_after_a_fork_begins_with_nothing_and_reports(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = start_emitter(places(str(receiver.path)))
+    emitter = start_emitter(read_addresses(str(receiver.path)))
     emitter.take(_error(kind="parent"))
     wait_for(lambda: emitter.stats().sent, timeout_s=60, what="the parent has sent")
     with emitter._lock, emitter._sending:

@@ -150,7 +150,7 @@ def test_whichever_answers_gets_the_report_the_unix_socket_first(serve: Serve, r
 
 
 @pytest.mark.parametrize(
-    ("environ", "places"),
+    ("environ", "addresses"),
     [
         ({}, "127.0.0.1:9180"),
         ({"ARBITER_LOCAL_LISTEN": "[::1]:9280"}, "::1:9280"),
@@ -160,8 +160,8 @@ def test_whichever_answers_gets_the_report_the_unix_socket_first(serve: Serve, r
     ],
     ids=["default", "address", "off", "name", "socket"],
 )
-def test_places_are_those_of_the_settings(environ: dict[str, str], places: str) -> None:
-    assert str(LocalHttp(environ)) == places
+def test_addresses_are_those_of_the_settings(environ: dict[str, str], addresses: str) -> None:
+    assert str(LocalHttp(environ)) == addresses
 
 
 def test_sidecar_that_is_away_is_left_alone_for_a_while() -> None:
