@@ -154,8 +154,9 @@ class PublicServer:
         opened = plain
         if self._tls is not None:
             try:
+                plain.getpeername()  # ``wrap_socket`` would leave the socket open if the client has gone
                 opened = self._tls.context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
-            except OSError:  # the client has closed it already
+            except OSError:
                 plain.close()
                 self.refused("handshake")
                 return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import socket
 import socketserver
@@ -37,6 +38,8 @@ class Attack(NamedTuple):
     again: bytes = b""
     reads: bool = False
     words: tuple[str, ...] = ("crowded",)
+    source: str = "127.0.0.1"
+    """The address that it comes from."""
 
 
 def _request(line: str, *headers: str) -> bytes:
@@ -73,6 +76,7 @@ ATTACKS: Final = {
     "bodies_held": Attack("local", 400, _request("POST /errors", "Content-Length: 65536") + b"x" * 65_000),
     "body_on_get": Attack("public", 60, _request("GET /health", "Content-Length: 99999999"), b"x", words=("body",)),
     "idle": Attack("public", 400, b""),
+    "idle_elsewhere": Attack("public", 1_000, b"", source="127.0.0.2"),
     "half_heads": Attack("public", 400, b"GET /health HTTP/1.1\r\n" + b"A: b\r\n" * 2_000),
     "noise": Attack("public", 60, b"", b"\x16\x03\x01\x02\x00", words=("not_http",)),
     "restarts": Attack(
@@ -97,6 +101,7 @@ class _Client:
         )
         self.socket = socket.socket(type=socket.SOCK_DGRAM if is_datagram else socket.SOCK_STREAM)
         self.socket.settimeout(0)
+        self.socket.bind((attack.source, 0))
         with suppress(BlockingIOError):
             self.socket.connect(address)
         self.events = select.EPOLLOUT | (select.EPOLLIN if attack.reads or not self._again else 0)
@@ -202,6 +207,7 @@ class _HostileConnection(socketserver.BaseRequestHandler):
 def main(name: str, host: str, port: str) -> None:
     """One attack."""
     os.nice(5)  # the listener is measured, not the queue for the processor
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2_048, 2_048))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdout.write(f"{attack(ATTACKS[name], (host, int(port)))}\n")

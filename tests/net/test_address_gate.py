@@ -1,23 +1,10 @@
-"""The addresses that a listener is limited to: how they are written, and which connections they admit."""
+"""The addresses that a listener is limited to: how they are written, and which they list."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import struct
-from typing import TYPE_CHECKING
-
 import pytest
-from aiohttp import web
 
-from harness.own_address import own_address
-from harness.raw_http import Observed, RawConnection, get, listening
 from sidecar.net.address_gate import AddressGate, parse_networks, written
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sidecar.net.web import Routes
 
 ELSEWHERE = "198.51.100.0/24"
 """A network for documentation (RFC 5737), which no machine is in."""
@@ -107,71 +94,3 @@ def test_a_gate_remembers_a_bounded_number_of_addresses() -> None:
     for number in range(5_000):
         assert gate.lists(f"10.0.{number // 256}.{number % 256}")
     assert gate.lists.cache_info().currsize <= 1024
-
-
-# -- connections --------------------------------------------------------------------------------------------
-
-
-async def _up(_request: web.BaseRequest) -> web.Response:
-    return web.Response(text="up\n")
-
-
-ROUTES: Routes = {"/up": {"GET": _up}}
-UP = get("/up")
-
-
-@pytest.fixture
-def observed() -> Observed:
-    return Observed()
-
-
-@pytest.fixture
-def gate(observed: Observed) -> AddressGate:
-    """A gate that lists nobody but loopback."""
-    return AddressGate(parse_networks(ELSEWHERE), lambda: observed.refused("listener", "address"))
-
-
-async def _connect(place: tuple[str, int], source: str) -> RawConnection:
-    return RawConnection(*await asyncio.open_connection(*place, local_addr=(source, 0)))
-
-
-def _place(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host, int(port)
-
-
-async def test_connection_from_elsewhere_is_closed_unread_and_counted(observed: Observed, gate: AddressGate) -> None:
-    own = own_address()
-    async with listening(ROUTES, observed, gate=gate, is_priority=True) as listener:
-        await listener.open_tcp(own, 0)
-        here, there = map(_place, listener.addresses)
-        for number in range(1, 101):
-            async with await _connect(here, own) as stranger:
-                await stranger.send(UP)
-                assert await stranger.rest() == b""
-            assert observed.words == ["address"] * number
-        assert not listener._server._last_request, "no transport was made for any of them"
-        for place, source in ((here, "127.0.0.1"), (there, own)):
-            async with await _connect(place, source) as known:
-                assert (await known.ask(UP)).body == b"up\n"
-    assert len(observed.words) == 100
-
-
-async def test_gate_counts_no_client_that_is_gone_before_it_is_accepted(observed: Observed, gate: AddressGate) -> None:
-    async with listening(ROUTES, observed, gate=gate) as listener:
-        for _ in range(20):
-            with socket.create_connection(_place(listener.addresses[0])) as leaving:
-                leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        async with await RawConnection.to(listener) as known:
-            assert (await known.ask(UP)).status == 200
-    assert observed == Observed()
-
-
-async def test_unix_socket_of_the_same_listener_has_no_gate(
-    observed: Observed, gate: AddressGate, run_dir: Path
-) -> None:
-    async with (
-        listening(ROUTES, observed, str(run_dir / "http.sock"), gate=gate) as listener,
-        await RawConnection.to(listener) as client,
-    ):
-        assert (await client.ask(UP)).status == 200

@@ -8,30 +8,28 @@ import os
 import shutil
 import socket
 import ssl
+import struct
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from aiohttp import web
 
 from harness.certificates import Authority
 from harness.own_address import own_address
-from harness.raw_http import Observed, RawConnection, get, listening, post
+from harness.public_door import connect, place_of, public_door, up
+from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
-from sidecar.net import acceptor
-from sidecar.net.acceptor import HANDSHAKES, ConnectionStarter
 from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.net.client_tls import KeyPair, certificate, client_context
 from sidecar.net.tls import ServerTls, client_ca_problem, problem
-from sidecar.net.web import BODY_LIMIT, HttpError, read_body
+from sidecar.server import public
+from sidecar.server.public_answer import PublicAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from sidecar.net.listener import Listener
-    from sidecar.net.web import Routes
+    from sidecar.server.public import PublicServer
+    from sidecar.server.public_request import PublicRequest
 
 DAY_S = 86_400
 UP = get("/up")
@@ -106,33 +104,13 @@ def observed() -> Observed:
     return Observed()
 
 
-async def _up(_request: web.BaseRequest) -> web.Response:
-    return web.Response(text="up\n")
+async def _connect(server: PublicServer, context: ssl.SSLContext | None = None) -> RawConnection:
+    return await connect(server, context=context or client_context())
 
 
-async def _echo(request: web.BaseRequest) -> web.Response:
-    return web.Response(body=await read_body(request))
-
-
-async def _no(_request: web.BaseRequest) -> web.Response:
-    raise HttpError(401, "token", "no")
-
-
-ROUTES: Routes = {"/up": {"GET": _up}, "/echo": {"POST": _echo}, "/no": {"GET": _no}}
-
-
-def _place(listener: Listener) -> tuple[str, int]:
-    host, _, port = listener.addresses[0].rpartition(":")
-    return host, int(port)
-
-
-async def _connect(listener: Listener, context: ssl.SSLContext | None = None) -> RawConnection:
-    return RawConnection(*await asyncio.open_connection(*_place(listener), ssl=context or client_context()))
-
-
-async def _shown(listener: Listener) -> bytes | None:
+async def _shown(server: PublicServer) -> bytes | None:
     """The certificate that the listener shows, in DER."""
-    reader, writer = await asyncio.open_connection(*_place(listener), ssl=client_context())
+    reader, writer = await asyncio.open_connection(*place_of(server), ssl=client_context())
     shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
     await writer.wait_closed()
@@ -198,13 +176,13 @@ async def test_without_a_pair_no_handshake_succeeds_until_there_is_one(
 ) -> None:
     files.replace(second, "key")
     tls = files.tls()
-    async with listening(ROUTES, observed, tls=tls) as listener:
+    async with public_door(observed, tls=tls) as server:
         assert [str(error).rpartition(": ")[2] for error in files.failures] == ["key values mismatch"]
         with pytest.raises((ssl.SSLError, ConnectionError)):
-            await _shown(listener)
+            await _shown(server)
         files.replace(first)
         await tls.reload()
-        assert await _shown(listener) == certificate(first.cert)
+        assert await _shown(server) == certificate(first.cert)
     assert observed.words == ["handshake"]
 
 
@@ -212,12 +190,12 @@ async def test_new_pair_is_shown_to_new_connections_and_old_ones_go_on(
     files: Files, observed: Observed, first: KeyPair, second: KeyPair
 ) -> None:
     tls = files.tls()
-    async with listening(ROUTES, observed, tls=tls) as listener, await _connect(listener) as before:
+    async with public_door(observed, tls=tls) as server, await _connect(server) as before:
         assert (await before.ask(UP)).status == 200
-        assert await _shown(listener) == certificate(first.cert)
+        assert await _shown(server) == certificate(first.cert)
         files.replace(second)
         await tls.reload()
-        assert await _shown(listener) == certificate(second.cert)
+        assert await _shown(server) == certificate(second.cert)
         assert (await before.ask(UP)).status == 200
         await tls.reload()
     assert [round(at - time.time(), -4) for at in files.expires] == [pytest.approx(2 * DAY_S, abs=DAY_S / 8)] * 2
@@ -229,15 +207,15 @@ async def test_half_of_a_new_pair_changes_nothing_until_the_other_half_is_there(
     files: Files, observed: Observed, first: KeyPair, second: KeyPair, half: str
 ) -> None:
     tls = files.tls()
-    async with listening(ROUTES, observed, tls=tls) as listener:
+    async with public_door(observed, tls=tls) as server:
         files.replace(second, half)
         for count in (1, 2):
             await tls.reload()
             assert len(files.failures) == count, "it is tried again, though nothing has changed"
-            assert await _shown(listener) == certificate(first.cert)
+            assert await _shown(server) == certificate(first.cert)
         files.replace(second)
         await tls.reload()
-        assert await _shown(listener) == certificate(second.cert)
+        assert await _shown(server) == certificate(second.cert)
     assert len(files.failures) == 2
 
 
@@ -246,13 +224,13 @@ async def test_broken_file_keeps_the_previous_pair(
     files: Files, observed: Observed, first: KeyPair, broken: str
 ) -> None:
     tls = files.tls()
-    async with listening(ROUTES, observed, tls=tls) as listener:
+    async with public_door(observed, tls=tls) as server:
         files.spoil(broken)
         await tls.reload()
-        assert await _shown(listener) == certificate(first.cert)
+        assert await _shown(server) == certificate(first.cert)
         files.replace(first)
         await tls.reload()
-        assert await _shown(listener) == certificate(first.cert)
+        assert await _shown(server) == certificate(first.cert)
     assert len(files.failures) == 1
     assert "BEGIN" not in str(files.failures[0])
 
@@ -269,11 +247,11 @@ async def test_pair_behind_a_link_that_changes_is_found(
     failures: list[Exception] = []
     pair = KeyPair(str(now / "tls.crt"), str(now / "tls.key"))
     tls = ServerTls(pair, on_loaded=lambda _: None, on_failure=failures.append)
-    async with listening(ROUTES, observed, tls=tls) as listener:
+    async with public_door(observed, tls=tls) as server:
         (tmp_path / "next").symlink_to("two")
         (tmp_path / "next").rename(now)
         await tls.reload()
-        assert await _shown(listener) == certificate(second.cert)
+        assert await _shown(server) == certificate(second.cert)
     assert failures == []
 
 
@@ -309,17 +287,16 @@ async def test_listener_serves_over_tls_and_keeps_the_connection(
 ) -> None:
     context = ssl.create_default_context(cafile=str(authority.ca))
     context.minimum_version = context.maximum_version = version
-    async with listening(ROUTES, observed, tls=files.tls()) as listener, await _connect(listener, context) as client:
+    async with public_door(observed, tls=files.tls()) as server, await _connect(server, context) as client:
         assert (await client.ask(UP)).body == b"up\n"
-        assert (await client.ask(post("/echo", b"x" * BODY_LIMIT))).body == b"x" * BODY_LIMIT
         assert (await client.ask(get("/none"))).status == 404
     assert observed.words == ["path"]
 
 
 async def test_request_that_comes_with_the_end_of_the_handshake_is_answered(files: Files, observed: Observed) -> None:
-    async with listening(ROUTES, observed, tls=files.tls()) as listener:
+    async with public_door(observed, tls=files.tls()) as server:
         for _ in range(20):
-            async with await _connect(listener) as client:
+            async with await _connect(server) as client:
                 assert (await client.ask(UP)).status == 200
     assert observed == Observed()
 
@@ -330,47 +307,22 @@ async def test_older_tls_is_refused(files: Files, observed: Observed) -> None:
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     context.maximum_version = ssl.TLSVersion.TLSv1_1
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
-    async with listening(ROUTES, observed, tls=files.tls()) as listener:
+    async with public_door(observed, tls=files.tls()) as server:
         with pytest.raises((ssl.SSLError, ConnectionError)):
-            await _connect(listener, context)
+            await _connect(server, context)
         await eventually(lambda: observed.words == ["handshake"], timeout_s=60, what="it is counted")
 
 
 @pytest.mark.parametrize("sent", [UP, b"\0" * 100, b"\x16\x03\x01\x00\x05hello"], ids=["HTTP", "zeros", "no hello"])
 async def test_client_that_speaks_no_tls_is_cut_and_counted(files: Files, observed: Observed, sent: bytes) -> None:
-    async with listening(ROUTES, observed, tls=files.tls()) as listener:
-        async with await RawConnection.to(listener) as client:
+    async with public_door(observed, tls=files.tls()) as server:
+        async with await RawConnection.to(server) as client:
             await client.send(sent)
             assert b"HTTP" not in await client.rest()
-        async with await _connect(listener) as client:
+        async with await _connect(server) as client:
             assert (await client.ask(UP)).status == 200
     assert observed.words == ["handshake"]
     assert observed.failures == []
-
-
-async def test_unix_socket_of_the_same_listener_stays_plain(files: Files, observed: Observed, run_dir: Path) -> None:
-    async with (
-        listening(ROUTES, observed, str(run_dir / "http.sock"), tls=files.tls()) as listener,
-        await RawConnection.to(listener) as client,
-    ):
-        assert (await client.ask(UP)).status == 200
-
-
-async def test_wrong_token_is_answered_later_and_a_right_request_is_not(
-    observed: Observed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with (
-        listening(ROUTES, observed) as listener,
-        await RawConnection.to(listener) as client,
-        await RawConnection.to(listener) as other,
-    ):
-        begun = time.monotonic()
-        assert (await client.ask(get("/no"))).status == 401
-        assert time.monotonic() - begun >= 0.15
-        monkeypatch.setattr("sidecar.net.listener.WRONG_TOKEN_S", 60)  # however busy the machine is
-        await client.send(get("/no"))
-        await eventually(lambda: len(observed.words) == 2, timeout_s=60, what="the wrong token is seen")
-        assert (await other.ask(UP)).status == 200
 
 
 # -- certificates of clients ------------------------------------------------------------------------------------
@@ -387,12 +339,14 @@ def strangers(authority: Authority, stranger: Authority) -> dict[str, KeyPair | 
     }
 
 
-async def _is_served(listener: Listener, own: KeyPair | None, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> bool:
+async def _is_served(
+    server: PublicServer, own: KeyPair | None, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+) -> bool:
     """Whether a client with this certificate is answered. With TLS 1.3 it learns that only after its handshake."""
     context = client_context(own)
     context.minimum_version = context.maximum_version = version
     try:
-        async with await _connect(listener, context) as client:
+        async with await _connect(server, context) as client:
             return (await client.ask(UP)).status == 200
     except (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError):
         return False
@@ -406,11 +360,11 @@ async def test_client_without_a_certificate_of_the_authority_gets_no_answer_and_
     strangers: dict[str, KeyPair | None],
     version: ssl.TLSVersion,
 ) -> None:
-    async with listening(ROUTES, observed, tls=files.tls(authority.ca)) as listener:
+    async with public_door(observed, tls=files.tls(authority.ca)) as server:
         for number, (what, own) in enumerate(strangers.items(), 1):
-            assert not await _is_served(listener, own, version), what
+            assert not await _is_served(server, own, version), what
             await eventually(lambda n=number: len(observed.words) == n, timeout_s=60, what="it is counted")  # type: ignore[misc]
-        assert await _is_served(listener, files.pair, version)
+        assert await _is_served(server, files.pair, version)
     assert observed.words == ["certificate"] * len(strangers)
     assert observed.failures == []
     assert [math.isnan(each) for each in files.expires] == [False], "our own certificate's end is known all the same"
@@ -420,18 +374,18 @@ async def test_new_authority_of_the_clients_is_used_and_a_broken_one_changes_not
     files: Files, observed: Observed, authority: Authority, stranger: Authority, first: KeyPair
 ) -> None:
     tls, other = files.tls(authority.ca), KeyPair(*map(str, stranger.sign("other")))
-    async with listening(ROUTES, observed, tls=tls) as listener:
-        assert [await _is_served(listener, own) for own in (first, other)] == [True, False]
+    async with public_door(observed, tls=tls) as server:
+        assert [await _is_served(server, own) for own in (first, other)] == [True, False]
         files.client_ca.write_text("")
         await tls.reload()
         assert str(files.failures[0]).startswith(f"{files.client_ca} has no certificates in PEM")
-        assert [await _is_served(listener, own) for own in (first, other)] == [True, False]
+        assert [await _is_served(server, own) for own in (first, other)] == [True, False]
         shutil.copy(stranger.ca, files.client_ca)
         await tls.reload()
-        assert [await _is_served(listener, own) for own in (first, other)] == [False, True]
+        assert [await _is_served(server, own) for own in (first, other)] == [False, True]
         files.client_ca.write_text(authority.ca.read_text() + stranger.ca.read_text())
         await tls.reload()
-        assert [await _is_served(listener, own) for own in (first, other)] == [True, True]
+        assert [await _is_served(server, own) for own in (first, other)] == [True, True]
     assert len(files.failures) == 1
 
 
@@ -439,8 +393,8 @@ async def test_authority_that_cannot_be_read_at_the_start_lets_nobody_in(
     files: Files, observed: Observed, first: KeyPair
 ) -> None:
     tls = ServerTls(first, "/nowhere/ca.pem", on_loaded=files.expires.append, on_failure=files.failures.append)
-    async with listening(ROUTES, observed, tls=tls) as listener:
-        assert not await _is_served(listener, first)
+    async with public_door(observed, tls=tls) as server:
+        assert not await _is_served(server, first)
     assert [str(error) for error in files.failures] == ["/nowhere/ca.pem cannot be read: no such file or directory"]
 
 
@@ -465,37 +419,53 @@ def test_problem_of_an_authority_is_a_sentence(
 
 async def test_client_at_an_address_that_is_not_listed_gets_no_handshake(files: Files, observed: Observed) -> None:
     gate = AddressGate(parse_networks("198.51.100.7"), lambda: observed.refused("listener", "address"))
-    async with listening(ROUTES, observed, tls=files.tls(), gate=gate) as listener:
-        streams = await asyncio.open_connection(*_place(listener), local_addr=(own_address(), 0))
-        async with RawConnection(*streams) as stranger:
+    async with public_door(observed, tls=files.tls(), gate=gate) as server:
+        async with await connect(server, own_address()) as stranger:
             await stranger.send(_hello())
             assert await stranger.rest() == b""
-        async with await _connect(listener) as known:
+        async with await _connect(server) as known:
             assert (await known.ask(UP)).status == 200
     assert observed.words == ["address"]
 
 
-# -- handshakes that do not end -----------------------------------------------------------------------------
+# -- the ends of connections and of handshakes --------------------------------------------------------------
 
 
-@asynccontextmanager
-async def _connections(place: tuple[str, int], count: int, hello: bytes = b"") -> AsyncIterator[None]:
-    """Connections that send ``hello`` and no more."""
-    opened: list[socket.socket] = []
-    loop = asyncio.get_running_loop()
-    try:
-        for _ in range(count):
-            connection = socket.socket()
-            connection.setblocking(False)  # noqa: FBT003 - the name of the standard library
-            opened.append(connection)
-            await loop.sock_connect(connection, place)
-            if hello:
-                with suppress(ConnectionError):  # cut already
-                    await loop.sock_sendall(connection, hello)
-        yield
-    finally:
-        for connection in opened:
-            connection.close()
+async def test_large_answer_reaches_a_client_that_reads_late_and_then_ends_in_good_order(
+    files: Files, observed: Observed
+) -> None:
+    def large(request: PublicRequest) -> PublicAnswer:
+        return PublicAnswer(200, b"x" * 5_000_000) if request.path == "/large" else up(request)
+
+    async with public_door(observed, large, tls=files.tls()) as server, await _connect(server) as client:
+        client.stops_reading()
+        await client.send(get("/large"))
+        await asyncio.sleep(0.01)
+        client.reads_on()
+        assert (await client.answer()).body == b"x" * 5_000_000
+        assert (await client.ask(UP)).body == b"up\n"
+
+
+@pytest.mark.parametrize("request_", [b"GET /up HTTP/1.0\r\n\r\n", b"nonsense\r\n", UP + UP])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
+async def test_last_answer_ends_with_the_notice_that_nothing_is_cut_off(
+    files: Files, observed: Observed, version: ssl.TLSVersion, request_: bytes
+) -> None:
+    context = client_context()
+    context.minimum_version = context.maximum_version = version
+
+    def ask(place: tuple[str, int]) -> bytes:
+        with (
+            socket.create_connection(place, 60) as plain,
+            context.wrap_socket(plain, suppress_ragged_eofs=False) as client,
+        ):
+            client.sendall(request_)
+            return b"".join(iter(lambda: client.recv(65_536), b""))
+
+    async with public_door(observed, tls=files.tls()) as server:
+        answer = await asyncio.to_thread(ask, place_of(server))
+    assert answer.startswith(b"HTTP/1.1 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
 
 
 def _hello() -> bytes:
@@ -506,132 +476,53 @@ def _hello() -> bytes:
     return outgoing.read()
 
 
-@asynccontextmanager
-async def _flood(place: tuple[str, int], count: int) -> AsyncIterator[None]:
-    """Whole hellos of ``count`` connections, again and again."""
-
-    async def flood() -> None:
-        while True:
-            async with _connections(place, count, _hello()):
-                await asyncio.sleep(0)
-
-    flooding = asyncio.create_task(flood())
-    try:
-        yield
-    finally:
-        flooding.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await flooding
-
-
 @pytest.mark.parametrize("hello", [b"", b"\x16\x03\x01\x02\x00\x01", _hello()], ids=["silent", "half", "whole"])
-async def test_unfinished_handshakes_are_bounded_and_the_next_client_is_served(
-    files: Files, observed: Observed, monkeypatch: pytest.MonkeyPatch, hello: bytes
+async def test_handshakes_that_one_address_does_not_finish_keep_no_other_out(
+    files: Files, observed: Observed, hello: bytes
 ) -> None:
-    monkeypatch.setattr(acceptor, "HANDSHAKE_MIN_S", 0.05)
-    async with listening(ROUTES, observed, tls=files.tls()) as listener:
-        starter = listener._starter
-        async with _connections(_place(listener), 400, hello):
-            await eventually(lambda: len(observed.words) >= 300, timeout_s=60, what="the oldest are cut")
-            assert len(starter._starting) <= HANDSHAKES
-            async with await _connect(listener) as client:
-                assert (await client.ask(UP)).status == 200
-        await eventually(lambda: not starter._starting, timeout_s=60, what="none is left")
-    assert {*observed.words} <= {"crowded", "handshake"}
-    assert observed.failures == []
-
-
-async def test_handshake_is_not_cut_for_another_before_its_time(
-    files: Files, observed: Observed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(acceptor, "HANDSHAKE_MIN_S", 3600)
-    starter = ConnectionStarter(lambda word: observed.refused("x", word), observed.failures.append)
-    pairs = [socket.socketpair() for _ in range(HANDSHAKES)]
-    for ours, _ in pairs:
-        assert starter.may_begin()
-        ours.setblocking(False)  # noqa: FBT003 - the name of the standard library
-        starter.begin(ours, asyncio.Protocol, files.tls().context)
-    assert (starter.may_begin(), observed.words) == (False, [])
-    monkeypatch.setattr(acceptor, "HANDSHAKE_MIN_S", 0)
-    assert (starter.may_begin(), observed.words) == (True, ["crowded"])
-    starter.close()
-    await eventually(lambda: not starter._starting, timeout_s=60, what="all are cut")
-    assert [ours.fileno() for ours, _ in pairs] == [-1] * HANDSHAKES
-    for _, theirs in pairs:
-        theirs.close()
-
-
-async def test_flood_from_one_address_does_not_shut_out_another(files: Files, observed: Observed) -> None:
-    async with listening(ROUTES, observed, tls=files.tls()) as listener:
-        host, port = _place(listener)
-        async with _flood((host, port), 100):
-            await eventually(lambda: len(observed.words) > HANDSHAKES, timeout_s=60, what="the flood has begun")
-            for _ in range(5):
-                streams = await asyncio.open_connection(host, port, ssl=client_context(), local_addr=("127.0.0.2", 0))
-                async with RawConnection(*streams) as client:
-                    assert (await client.ask(UP)).status == 200
+    async with public_door(observed, tls=files.tls(), most=40) as server, AsyncExitStack() as held:
+        kept = await held.enter_async_context(await _connect(server))
+        assert (await kept.ask(UP)).status == 200
+        for _ in range(200):
+            attacker = await held.enter_async_context(await connect(server, "127.0.0.2"))
+            await attacker.send(hello)
+        await eventually(lambda: len(observed.words) >= 161, timeout_s=60, what="they take each other's places")
+        assert server.connected == 40
+        assert (await kept.ask(UP)).status == 200
+        async with await _connect(server) as client:
+            assert (await client.ask(UP)).status == 200
+    assert {*observed.words} == {"crowded"}
 
 
 async def test_clients_that_come_at_once_are_all_served(files: Files, observed: Observed) -> None:
-    async with listening(ROUTES, observed, tls=files.tls(), is_priority=True) as listener:
+    async with public_door(observed, tls=files.tls()) as server:
 
         async def ask() -> int:
-            async with await _connect(listener) as client:
+            async with await _connect(server) as client:
                 return (await client.ask(UP)).status
 
-        assert await asyncio.gather(*(ask() for _ in range(3 * HANDSHAKES))) == [200] * 3 * HANDSHAKES
+        assert await asyncio.gather(*(ask() for _ in range(100))) == [200] * 100
     assert observed == Observed()
 
 
 async def test_handshake_has_its_time_and_no_more(
     files: Files, observed: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acceptor, "HANDSHAKE_S", 0.1)
-    made: list[asyncio.Protocol] = []
-
-    def make() -> asyncio.Protocol:
-        made.append(asyncio.Protocol())
-        return made[-1]
-
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)  # noqa: FBT003 - the name of the standard library
-    starter = ConnectionStarter(lambda word: observed.refused("x", word), observed.failures.append)
-    await asyncio.wait_for(starter._start(ours, make, files.tls().context), 60)
+    monkeypatch.setattr(public, "SWEEP_S", 0.01)
+    monkeypatch.setattr(public, "SLOW_S", 0.05)
+    async with public_door(observed, tls=files.tls()) as server, await connect(server) as client:
+        await client.send(_hello())
+        assert (await client.rest())[:1] == b"\x16", "the server's part of the handshake"
     assert (observed.words, observed.failures) == (["handshake"], [])
-    assert ours.fileno() < 0
-    theirs.close()
 
 
-async def test_connection_that_has_not_begun_to_start_is_closed_too(files: Files, observed: Observed) -> None:
-    ours, theirs = socket.socketpair()
-    starter = ConnectionStarter(lambda word: observed.refused("x", word), observed.failures.append)
-    starter.begin(ours, asyncio.Protocol, files.tls().context)
-    starter.close()
-    await eventually(lambda: not starter._starting, timeout_s=60, what="it is cancelled")
-    assert (ours.fileno(), observed) == (-1, Observed())
-    theirs.close()
-
-
-async def test_unfinished_handshakes_end_with_the_listener(files: Files, observed: Observed) -> None:
-    async with listening(ROUTES, observed, tls=files.tls()) as listener:
-        reader, writer = await asyncio.open_connection(*_place(listener))
-        await eventually(lambda: listener._starter._starting, timeout_s=60, what="it is accepted")
-    with suppress(ConnectionError):  # in good order or not
-        assert await asyncio.wait_for(reader.read(), 60) == b""
-    writer.close()
-
-
-async def test_plain_listener_answers_while_another_is_flooded(files: Files, observed: Observed) -> None:
-    took = []
-    async with (
-        listening(ROUTES, observed) as health,
-        listening(ROUTES, Observed(), tls=files.tls()) as flooded,
-        _flood(_place(flooded), 50),
-        await RawConnection.to(health) as client,
-    ):
-        for _ in range(200):
-            begun = time.thread_time()  # of the loop of both listeners, however busy the machine is
+async def test_client_that_has_gone_before_its_handshake_does_no_harm(files: Files, observed: Observed) -> None:
+    async with public_door(observed, tls=files.tls()) as server:
+        for hello in (b"", _hello()) * 10:
+            with socket.create_connection(place_of(server)) as leaving:
+                leaving.sendall(hello)
+                leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        async with await _connect(server) as client:
             assert (await client.ask(UP)).status == 200
-            took.append(time.thread_time() - begun)
-    assert sorted(took)[len(took) // 2] < 0.1
+    assert {*observed.words} <= {"handshake"}
     assert observed.failures == []
