@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from sidecar.inputs.series import BadPageError, split_quickly, split_strictly, value_of
+from sidecar.inputs.series import BadPageError, split_line, value_of
 
 T = TypeVar("T")
 
@@ -45,11 +45,6 @@ class Page(NamedTuple, Generic[T]):
     found: list[T]
     values: array[float]
     cut_off: bool
-
-    @property
-    def readings(self) -> list[tuple[T, float]]:
-        """Pairs of series and value, in ten times the memory."""
-        return list(zip(self.found, self.values, strict=True))
 
 
 def family(name: str, suffixes: Iterable[str] = (), prefilter: bytes = b"") -> Family:
@@ -140,15 +135,10 @@ class Scanner(Generic[T]):
                     found(use)
 
     def _read(self, line: bytes) -> None:
-        """Split a line at its last brace, and strictly if that gives no series: an exemplar may have braces too."""
         if not line or line.startswith(b"#"):
             return
-        try:
-            series, fields = split_quickly(line)
-            use = self._resolve(series)
-        except BadPageError:
-            series, fields = split_strictly(line)
-            use = self._resolve(series)
+        series, fields = split_line(line)
+        use = self._resolve(series)
         if use is not None:
             self._values.append(value_of(fields, line))
             self._found.append(use)

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 _QUOTED: Final = rb'"((?:[^"\\]++|\\.)*+)"'
 _TERM: Final = re.compile(rb"\s*+(?:" + _QUOTED + rb"|([A-Za-z_:][\w:]*+))\s*+(?:=\s*+" + _QUOTED + rb"\s*+)?(?:,|\Z)")
 _SERIES: Final = re.compile(rb'([A-Za-z_:][\w:]*+)?\s*+(?:\{((?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+)\})?')
-_USUAL: Final = re.compile(rb'([A-Za-z_:][\w:]*+)\{((?:[A-Za-z_]\w*+="[^"\\]*+"(?:,|(?=\})))*+)\}')
-_PAIR: Final = re.compile(r'(\w+)="([^"]*)"')
 _ESCAPE: Final = re.compile(r'\\([\\n"])')
 
 
@@ -26,16 +24,6 @@ class Series(NamedTuple):
 
 def parse_series(text: bytes) -> Series:
     """Read ``name{label="value"}`` or ``{"name",label="value"}``; BadPageError for anything else."""
-    usual = _USUAL.fullmatch(text)
-    if usual:
-        pairs = _PAIR.findall(_decoded(usual[2]))
-        labels = dict(pairs)
-        if len(labels) == len(pairs):
-            return Series(usual[1].decode(), labels)
-    return _parse_strictly(text)
-
-
-def _parse_strictly(text: bytes) -> Series:
     match = _SERIES.fullmatch(text.strip())
     if not match:
         raise bad_page(text)
@@ -81,21 +69,13 @@ def _unescape(text: bytes) -> str:
 
 
 def number(text: bytes) -> float:
-    """Read a value: decimal, hexadecimal, ``+Inf``, ``NaN`` in any case; BadPageError for anything else."""
+    """Read a value: decimal, ``+Inf``, ``NaN`` in any case; BadPageError for anything else."""
     try:
         if b"_" not in text:
             return float(text)
     except ValueError:
-        if b"0x" in text.lower() and b"p" in text.lower():
-            return _hexadecimal(text)
+        pass
     raise bad_page(text)
-
-
-def _hexadecimal(text: bytes) -> float:
-    try:
-        return float.fromhex(text.decode())
-    except (ValueError, OverflowError):
-        raise bad_page(text) from None
 
 
 def bad_page(text: bytes) -> BadPageError:
@@ -103,24 +83,8 @@ def bad_page(text: bytes) -> BadPageError:
     return BadPageError(f"cannot read {text[:100]!r}")
 
 
-def split_quickly(line: bytes) -> tuple[bytes, list[bytes]]:
-    """Split a line, not blank, at its last brace before an exemplar: series and fields.
-
-    With braces or `` # `` in a label the result may be wrong, but then it is not a valid series.
-    """
-    cut = line.find(b" # ")
-    head = line if cut < 0 else line[:cut]
-    close = head.rfind(b"}") + 1
-    if not close and b"{" in head:
-        raise bad_page(line)
-    if close:
-        return head[:close], head[close:].split()
-    name, *fields = head.split()
-    return name, fields
-
-
-def split_strictly(line: bytes) -> tuple[bytes, list[bytes]]:
-    """The same, but slowly: quoted text is skipped."""
+def split_line(line: bytes) -> tuple[bytes, list[bytes]]:
+    """Split a line into its series and the fields behind it, without an exemplar; quoted text is skipped."""
     match = _SERIES.match(line)
     end = match.end() if match else 0
     return line[:end], line[end:].partition(b" # ")[0].split()

@@ -38,7 +38,8 @@ def test_documented_selectors_of_a_library_are_proposed_and_count_its_failures(l
     selection = SeriesSelection(*map(parse_selectors, (errors, requests, in_flight)))
     scanner = Scanner(selection.families, selection.use)
     scanner.feed(_page(library))
-    readings = [(use, value) for use, value in scanner.finish(whole=True).readings if use.role is Role.COUNTER]
+    page = scanner.finish(whole=True)
+    readings = [(use, value) for use, value in zip(page.found, page.values, strict=True) if use.role is Role.COUNTER]
     assert sum(value for use, value in readings if use.kind is not None) == 3
     assert sum(value for use, value in readings if use.requests) == 7
     assert [*selection.unmatched] == []

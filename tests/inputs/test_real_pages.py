@@ -89,7 +89,10 @@ def _scanned(page: Fetched, name: str, step: int) -> list[tuple[str, list[tuple[
         scanner.feed(data[begin : begin + step])
     read = scanner.finish(whole=True)
     assert not read.cut_off
-    return [(series.name, sorted(series.labels.items()), repr(value)) for series, value in read.readings]
+    return [
+        (series.name, sorted(series.labels.items()), repr(value))
+        for series, value in zip(read.found, read.values, strict=True)
+    ]
 
 
 EXPORTERS = [

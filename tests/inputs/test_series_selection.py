@@ -22,7 +22,8 @@ def _read(wanted: SeriesSelection, text: str, *, openmetrics: bool = False) -> l
     wanted.begin(openmetrics=openmetrics)
     scanner = Scanner(wanted.families, wanted.use, openmetrics=openmetrics)
     scanner.feed(text.encode())
-    return scanner.finish(whole=True).readings
+    page = scanner.finish(whole=True)
+    return list(zip(page.found, page.values, strict=True))
 
 
 def _uses(text: str, *, openmetrics: bool = False) -> list[tuple[Role, str | None, bool]]:
@@ -63,7 +64,7 @@ def test_series_that_no_selector_of_its_metric_can_match_are_not_parsed() -> Non
     scanner = Scanner(wanted.families, use)
     lines = ['http_requests_total{code="200"} 1', 'http_requests_total{code="503"} 1', 'db_errors_total{db="a"} 1']
     scanner.feed("\n".join(lines).encode())
-    assert len(scanner.finish(whole=True).readings) == 2
+    assert len(scanner.finish(whole=True).found) == 2
     assert parsed == [b'http_requests_total{code="503"}', b'db_errors_total{db="a"}']
 
 
