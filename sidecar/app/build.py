@@ -17,9 +17,8 @@ from sidecar import __version__
 from sidecar.app import build_store
 from sidecar.app.build_app_port import app_port, nobody_listens
 from sidecar.config import kinds, shares
-from sidecar.controller.container_controller import Controller, Pace
-from sidecar.controller.error_histogram import ErrorHistogram
-from sidecar.controller.error_sharing import ErrorSharing
+from sidecar.controller.container_controller import Controller
+from sidecar.controller.error_minutes import ErrorMinutes
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.incarnation_ids import IncarnationIds
 from sidecar.controller.journal import Journal
@@ -72,8 +71,7 @@ class Sidecar(NamedTuple):
     membership: Membership
     ledger: Ledger
     history: History
-    error_histogram: ErrorHistogram
-    error_sharing: ErrorSharing
+    error_minutes: ErrorMinutes
     actuator: Actuator | None
     report_tap: ReportTap
     app_port: AppPort | None
@@ -133,7 +131,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         observers.steps.append(actuator.notice)
 
     def errors_ever() -> int:
-        return sum(controller.measurements.errors.ever().values())
+        return sum(controller.assessment.measurements.errors.ever().values())
 
     port = app_port(config, controller, inbox.offer, observers, metrics.registry) if config.app.app_port else None
     return Sidecar(
@@ -147,8 +145,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         membership,
         ledger,
         history,
-        ErrorHistogram(errors_ever, time.monotonic),
-        ErrorSharing(errors_ever, budget, wall=time.time, rng=_rng(), on_failure=partial(observers.failed, "budget")),
+        ErrorMinutes(errors_ever, budget, wall=time.time, rng=_rng(), on_failure=partial(observers.failed, "budget")),
         actuator,
         ReportTap(),
         port,
@@ -244,7 +241,6 @@ async def _controller(
     return Controller(
         container,
         policy=rules,
-        pace=Pace(),
         measurements=measurements,
         weight=weight,
         budget=budget,
@@ -307,9 +303,10 @@ def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger
 
 
 def _readings(config: Config, controller: Controller) -> Readings:
+    measurements = controller.assessment.measurements
     return Readings(
         lambda: controller.snapshot,
-        counted=lambda: (controller.measurements.errors.ever(), controller.measurements.others.ever()),
+        counted=lambda: (measurements.errors.ever(), measurements.others.ever()),
         stale=lambda: controller.stale_reports,
         lag_s=lambda: controller.lag_s,
         honour_s=honour_s(config.culling.drain),

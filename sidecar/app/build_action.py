@@ -16,7 +16,7 @@ from sidecar.actions.actuator import Action, ActionError, ActionResult, Actuator
 from sidecar.actions.asked_file import AskedFile
 from sidecar.actions.command import CommandAction
 from sidecar.actions.nomad import TaskApi
-from sidecar.controller.state_file import path_of
+from sidecar.controller.journal import path_of
 from sidecar.core.types import Entry
 from sidecar.telemetry.log import logger
 

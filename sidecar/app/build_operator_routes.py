@@ -136,7 +136,7 @@ def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Any) -> StatusPage
         sidecar.budget,
         fleet=lambda: sidecar.membership.last_fleet,
         fleet_age_s=lambda: sidecar.membership.fleet_age_s,
-        error_counts=sidecar.error_histogram.counts,
+        error_counts=sidecar.error_minutes.counts,
         local_entries=sidecar.ledger.local,
         listeners={"public": server.public_listen, "local": server.local_listen, "agent": server.agent_listen},
         runbook_url=config.notify.runbook_url,

@@ -147,8 +147,7 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
     yield sidecar.controller.run()
     yield sidecar.membership.run()
     yield sidecar.ledger.run()
-    yield sidecar.error_histogram.run()
-    yield sidecar.error_sharing.run()
+    yield sidecar.error_minutes.run()
     yield import_late()
     config = sidecar.config
     if secret_files.paths(config):
@@ -171,7 +170,7 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
             sidecar.observers,
             sidecar.metrics.registry,
             sidecar.log,
-            samples=sidecar.controller.samples.newest,
+            samples=sidecar.controller.assessment.samples.newest,
         ).run()
 
 

@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, Protocol, TypeVar
 
-from sidecar.controller.evidence_capture import CullHook
 from sidecar.controller.inbox import LatchWritten, Message
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.life.delays import JITTER, unknown_delay
 from sidecar.core.life.triggers import ClaimAnswered, LeaseAnswered
 from sidecar.core.types import Answer, Claim, Denied, Granted, Latch, LeaseRequest, Unknown
+
+CullHook = Callable[[Claim, str], Awaitable[str]]
+"""``(claim, reason) -> output``: inspects the container before a cull, within a bounded time."""
 
 Request = TypeVar("Request", Claim, LeaseRequest)
 

@@ -10,17 +10,18 @@ import asyncio
 import json
 import math
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from sidecar.controller import state_file
 from sidecar.core.types import NO_IDENTITY, Latch, RandomIdentity
 from sidecar.net.threads import in_thread
 
 FORMAT: Final = 1
+SIZE_LIMIT: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Journal:
     """One file in ``directory``, replaced as a whole; without a ``directory`` nothing is kept."""
 
     def __init__(self, directory: Path | None, app: str, on_failure: Callable[[str, Exception], None]) -> None:
-        self.path = state_file.path_of(directory, app) if directory else None
+        self.path = path_of(directory, app) if directory else None
         self._app = app
         self._on_failure = on_failure
         self._writing = asyncio.Lock()
@@ -98,9 +99,22 @@ class Journal:
             self._on_failure("wait", error)
 
 
+def path_of(directory: str | Path, app: str) -> Path:
+    """The path of this app's file in the state directory."""
+    name = "".join(char if char.isalnum() or char in "-." else "_" for char in app)
+    return Path(directory, f"health-arbiter-{name}.json")
+
+
 def _read(path: Path) -> Memory | None:
-    content = state_file.read(path)
-    return None if content is None else _decode(content)
+    """The memory, None if there is no file. Raises OSError, and ValueError if it is not a regular file."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ValueError(f"{path} is not a regular file")
+        return _decode(file.read(SIZE_LIMIT))
 
 
 def _encode(memory: Memory) -> bytes:

@@ -16,11 +16,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, Protocol
 
-from sidecar.controller.evidence_capture import evidence_text
 from sidecar.controller.ledger_entries import EntryWriter
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import DETAIL_LIMIT, Entry, Unknown
+from sidecar.core.types import Entry, Unknown
 from sidecar.store.protocol import NOTED_S, SHARED_S
 
 MOST_WAITING: Final = 1000
@@ -99,7 +98,7 @@ class Ledger:
     def notice(self, record: Record) -> None:
         """Write the entries about a step of the container."""
         at, now = self._wall(), self._clock()
-        self._keep(lambda: self._with_evidence(record, self._entries.of_step(record, at, now), at - now))
+        self._keep(lambda: self._entries.of_step(record, at, now))
 
     def beaten(self, record: BeatRecord) -> None:
         """Write the entries about an answer to a beat."""
@@ -115,14 +114,6 @@ class Ledger:
             if self.waiting > MOST_WAITING:
                 self._waiting.popleft()
                 self.dropped += 1
-
-    def _with_evidence(self, record: Record, entries: list[Entry], offset_s: float) -> list[Entry]:
-        if record.cull_evidence is None or not (text := evidence_text(record.cull_evidence, offset_s)):
-            return entries
-        return [
-            entry._replace(detail=f"{entry.detail}\n{text}"[:DETAIL_LIMIT]) if entry.what == "culled" else entry
-            for entry in entries
-        ]
 
     def _keep(self, write: Callable[[], list[Entry]]) -> None:
         try:

@@ -9,11 +9,13 @@ of culls (``replaced``, ``helped``, ``unhelped``, ``unclear``) are written with 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from math import ceil, inf
 from typing import Any, Final
 
 from sidecar.core.explain import reasons
+from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
     CausePaused,
@@ -40,7 +42,7 @@ from sidecar.core.life.events import (
     WouldCull,
 )
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import MANUAL, CauseTrial, Denied, Entry, Evidence, Granted, Hold, State, Verdict
+from sidecar.core.types import DETAIL_LIMIT, MANUAL, CauseTrial, Denied, Entry, Granted, Hold, State, Verdict
 
 ORDERED: Final = "ordered"
 NO_CULL: Final = "no_cull"
@@ -73,8 +75,9 @@ class EntryWriter:
         self._instance = instance
         self._kind = ""
         self._refused: set[str] = set()
+        self._offset_s = 0.0
         self._restarts = _Restarts(instance)
-        self._writers: Mapping[type[Event], Callable[[Any, Evidence], Entry | None]] = {
+        self._writers: Mapping[type[Event], Callable[[Any, Record], Entry | None]] = {
             Suspected: self._suspected,
             TokenAnswered: self._answered,
             WouldCull: self._would_cull,
@@ -90,10 +93,11 @@ class EntryWriter:
 
     def of_step(self, record: Record, at: float, now: float) -> list[Entry]:
         """The entries about one step of the container, in the order in which things happened."""
+        self._offset_s = at - now
         entries = [
             entry._replace(at=at)
             for event in record.events
-            if (write := self._writers.get(type(event))) and (entry := write(event, record.evidence))
+            if (write := self._writers.get(type(event))) and (entry := write(event, record))
         ]
         entries += self._restarts.of_step(record, at, now)
         if record.container.state is not State.SUSPECT:
@@ -102,13 +106,13 @@ class EntryWriter:
                 self._kind = ""
         return entries
 
-    def _suspected(self, event: Suspected, evidence: Evidence) -> Entry | None:
+    def _suspected(self, event: Suspected, record: Record) -> Entry | None:
         if event.by_order:
             return None
-        self._kind = complaint(event.verdict, evidence)
+        self._kind = complaint(event.verdict, record.evidence)
         return self._entry("suspect", reason=reasons.rule(event.verdict), detail=reasons.verdict(event.verdict))
 
-    def _answered(self, event: TokenAnswered, _evidence: Evidence) -> Entry | None:
+    def _answered(self, event: TokenAnswered, _record: Record) -> Entry | None:
         answer, detail = event.answer, reasons.answer(event.answer)
         author = event.order.author if event.order else ""
         if event.is_late:
@@ -121,37 +125,51 @@ class EntryWriter:
         self._refused.add(answer.reason)
         return self._entry("denied", reason=answer.reason, author=author, seconds=answer.retry_after_s, detail=detail)
 
-    def _would_cull(self, event: WouldCull, _evidence: Evidence) -> Entry:
+    def _would_cull(self, event: WouldCull, _record: Record) -> Entry:
         return self._entry(
             "would_cull", seconds=None, **_why(event.order, event.verdict, reasons.verdict(event.verdict))
         )
 
-    def _culled(self, event: Culled, evidence: Evidence) -> Entry:
-        self._kind = MANUAL if event.order else self._kind or complaint(event.verdict, evidence)
-        return self._entry("culled", seconds=event.suspect_s, **_why(event.order, event.verdict, event.why))
+    def _culled(self, event: Culled, record: Record) -> Entry:
+        self._kind = MANUAL if event.order else self._kind or complaint(event.verdict, record.evidence)
+        culled = self._entry("culled", seconds=event.suspect_s, **_why(event.order, event.verdict, event.why))
+        if record.cull_evidence is None:
+            return culled
+        return culled._replace(detail="\n".join((culled.detail, *self._lines(record.cull_evidence)))[:DETAIL_LIMIT])
 
-    def _retired(self, event: Retired, _evidence: Evidence) -> Entry:
+    def _lines(self, evidence: CullEvidence) -> Iterator[str]:
+        """The evidence of a cull, redacted: the samples, then the output of the hook."""
+        from sidecar.client.redaction import redacted  # noqa: PLC0415 - most containers are never culled
+
+        for sample in evidence.samples:
+            times = f"{_utc(sample.first + self._offset_s)} to {_utc(sample.last + self._offset_s)}"
+            message = redacted(sample.message, MESSAGE_LIMIT)
+            yield f"{sample.errors} x {sample.kind} ({sample.fingerprint}, {times}): {message}"
+        if evidence.capture:
+            yield evidence.capture
+
+    def _retired(self, event: Retired, _record: Record) -> Entry:
         return self._entry("retired", detail=event.why)
 
-    def _restarted(self, event: Restarted, _evidence: Evidence) -> Entry | None:
+    def _restarted(self, event: Restarted, _record: Record) -> Entry | None:
         if event.was in _WELL:
             return None  # see _Restarts
         when = "while it was suspect" if event.out_s is None else "after its cull"
         return self._entry("restarted", seconds=event.out_s, detail=f"{_RESTARTED} {when}")
 
-    def _revived(self, event: Revived, _evidence: Evidence) -> Entry:
+    def _revived(self, event: Revived, _record: Record) -> Entry:
         if event.order:
             author, reason = event.order.author, event.order.reason
             return self._entry("revived", author=author, seconds=event.out_s, reason=reason)
         detail = "it was not replaced in time, and is back in service"
         return self._entry("revived", reason="not_replaced", seconds=event.out_s, detail=detail)
 
-    def _recovered(self, event: Recovered, _evidence: Evidence) -> Entry:
+    def _recovered(self, event: Recovered, _record: Record) -> Entry:
         if event.would_down_s is None:
             return self._entry("recovered", seconds=event.suspect_s)
         return self._entry("would_recover", seconds=event.would_down_s)
 
-    def _not_honoured(self, event: NotHonoured, _evidence: Evidence) -> Entry:
+    def _not_honoured(self, event: NotHonoured, _record: Record) -> Entry:
         return self._entry("not_honoured", seconds=event.out_s, once=f"not_honoured {event.claim_id}")
 
     def _entry(self, what: str, *, seconds: float | None = None, **about: str) -> Entry:
@@ -243,3 +261,7 @@ _OF_FLEET: Final[Mapping[type[FleetEvent], Callable[[Any, float, str], Entry | N
     DataLost: lambda _, at, __: Entry("data_loss", at, once="data_loss"),
 }
 """The sidecar that takes the order to release a hold writes that entry itself."""
+
+
+def _utc(unix: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix))

@@ -90,6 +90,7 @@ FIELDS: Final[Mapping[type[Event], Callable[[Any], dict[str, object]]]] = {
 
 
 def fields_of(record: Record, event: Event) -> dict[str, object]:
+    """The fields of the line about ``event``."""
     fields: dict[str, object] = {
         "state": record.container.state,
         "was": event.was if isinstance(event, Moved) else record.container.state,

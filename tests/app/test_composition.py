@@ -22,8 +22,8 @@ FAILURES: Final = {
     "Controller.": "step",
     "Datagrams.": "listener",
     "EffectRunner.": "step",
-    "ErrorSharing.": "budget",
     "AgentCheck.": "listener",
+    "ErrorMinutes.": "budget",
     "Hook.": "hook",
     "Ledger.": "ledger",
     "Listener(local).": "listener",
@@ -63,8 +63,7 @@ WORKS: Final = [
     "Actuator.run",
     "AppPort.run",
     "Controller.run",
-    "ErrorHistogram.run",
-    "ErrorSharing.run",
+    "ErrorMinutes.run",
     "Ledger.run",
     "Listener.sweep",
     "Listener.sweep",
@@ -124,7 +123,7 @@ async def test_every_part_goes_by_the_clock_that_it_is_made_for(facts: Facts) ->
     assert {key for key, values in clocks.items() if values == {"monotonic"}} == clocks.keys() - BY_BOOT_TIME
     assert {key for key, values in walls.items() if values != {"time"}} == set()
     owners = {key.partition(".")[0] for key in walls}
-    assert owners >= {"AdminApi", "Controller", "ErrorSharing", "History", "Ledger", "Messenger", "WhySources"}
+    assert owners >= {"AdminApi", "Controller", "ErrorMinutes", "History", "Ledger", "Messenger", "WhySources"}
 
 
 async def test_shared_budget_goes_by_the_same_clocks() -> None:

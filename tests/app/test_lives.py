@@ -12,7 +12,7 @@ import pytest
 from harness.ports import free_port
 from harness.waiting import eventually
 from sidecar.config.rollout import ALONE
-from sidecar.controller import state_file
+from sidecar.controller import journal
 from sidecar.core.types import State
 
 SOON = {"check_interval": "100ms"}
@@ -93,7 +93,7 @@ async def test_redis_that_cannot_be_reached_is_no_reason_not_to_serve(start: Any
 
 
 async def test_state_that_cannot_be_read_costs_persistence_and_not_health(start: Any, tmp_path: Path) -> None:
-    state_file.path_of(str(tmp_path), "shop/a").write_bytes(b"\x00garbage")
+    journal.path_of(str(tmp_path), "shop/a").write_bytes(b"\x00garbage")
     async with start(state_dir=str(tmp_path)) as one:
         assert one.addresses["state_dir"] == str(tmp_path)
         assert await one.polls() == [200] * 3

@@ -15,7 +15,7 @@ from harness.raw_http import RawConnection
 from harness.waiting import eventually
 from sidecar.app import daemon
 from sidecar.app.run_lock import RunLock
-from sidecar.controller import state_file
+from sidecar.controller import journal
 from sidecar.core.types import AppListening, Fleet, State, Unknown
 from sidecar.net.bounded_server import BoundedServer
 from sidecar.runlock.flock import FlockSlots
@@ -35,7 +35,7 @@ async def test_cull_is_seen_by_every_observer(start: Any, caplog: pytest.LogCapt
         assert "granted" in {decision.what for decision in one.sidecar.history.newest()}
         assert {"up", "down"} <= {record.message for record in caplog.records}
         assert (await one.ask("health_at", "GET /why")).json()["state"] == "down"
-        path = state_file.path_of(str(tmp_path), "shop/a")
+        path = journal.path_of(str(tmp_path), "shop/a")
         await eventually(lambda: json.loads(path.read_text())["latch"], timeout_s=60, what="the latch is on disk")
 
 
@@ -47,7 +47,7 @@ async def test_garbage_is_collected_once_the_daemon_serves(start: Any) -> None:
 
 
 async def test_sidecar_that_starts_again_finds_its_container_down(start: Any, tmp_path: Path) -> None:
-    path = state_file.path_of(str(tmp_path), "shop/a")
+    path = journal.path_of(str(tmp_path), "shop/a")
     async with start(state_dir=str(tmp_path)) as one:
         await one.report(count=0, app_start="boot-1")
         await one.cull()
@@ -179,7 +179,7 @@ async def test_sidecar_without_a_standby_drains_though_it_has_a_run_lock(start: 
 async def test_action_exit_ends_with_its_code_and_an_unknown_app_begins_anew(
     start: Any, tmp_path: Path, *, is_known: bool
 ) -> None:
-    path = state_file.path_of(str(tmp_path), "shop/a")
+    path = journal.path_of(str(tmp_path), "shop/a")
     async with start(action="exit", state_dir=str(tmp_path), stop_drain="1h") as one:
         if is_known:
             one.sidecar.offer([AppListening("4711")])

@@ -19,7 +19,7 @@ from sidecar.config import addresses, urls
 from sidecar.config.settings import SettingsError, load, origins
 from sidecar.config.settings_model import Settings
 from sidecar.config.shown import effective
-from sidecar.controller import state_file
+from sidecar.controller import journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,7 +128,7 @@ def test_path_of_a_unix_socket_has_its_length(name: str) -> None:
 def test_state_file_of_the_longest_names_can_be_written(tmp_path: Path) -> None:
     names = {"service": "s" * 128, "instance": "i" * 106}
     load({"state_dir": str(tmp_path), **names}, {})
-    state_file.path_of(tmp_path, f"{names['service']}/{names['instance']}").write_text("x")
+    journal.path_of(tmp_path, f"{names['service']}/{names['instance']}").write_text("x")
     longer = names | {"instance": "i" * 107}
     load(longer, {})
     with pytest.raises(SettingsError, match=r"^ARBITER_INSTANCE: with ARBITER_SERVICE it has more than 234 characters"):

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.controller import EXACT, POLICY, WALL_S, ControllerRig
+from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, RETURN_BEATS, Membership
-from sidecar.core.life.triggers import ClaimAnswered
 from sidecar.core.types import (
-    AppExited,
     Beat,
     Claim,
     Denied,
-    ErrorReport,
     Fleet,
     Granted,
     Policy,
@@ -71,7 +68,7 @@ async def beating(policy: Policy = POLICY, window_s: int = 600) -> AsyncIterator
         on_answer=lambda _: None,
         on_failure=failures.append,
     )
-    rig = ControllerRig(policy, EXACT, window_s=window_s, inbox=inbox, publish=membership.update)
+    rig = ControllerRig(policy, window_s=window_s, inbox=inbox, publish=membership.update)
     rig.fleet = None
     running = rig.loop.create_task(membership.run())
     async with rig:
@@ -111,19 +108,6 @@ async def test_without_settle_the_fifth_error_is_told_claimed_and_carried_out_wi
         assert (rig.state(), rig.loop.time()) == (State.DRAINING, began)
 
 
-@in_virtual_time
-async def test_sidecar_that_has_just_started_claims_once_the_answer_to_its_first_beat_shows_it_the_fleet() -> None:
-    async with beating(AT_ONCE) as (rig, store):
-        began = rig.loop.time()
-        store.open.clear()
-        await rig.errors(5)
-        assert (rig.state(), rig.budget.asked) == (State.SUSPECT, [])
-        assert [beat.presence for beat in store.beats] == [Presence.SUSPECT]
-        store.open.set()
-        await settle()
-        assert (len(rig.budget.asked), rig.loop.time()) == (1, began)
-
-
 @pytest.mark.parametrize("away_s", [2, 6, 20, 60])
 @in_virtual_time
 async def test_while_the_store_is_away_nothing_is_claimed_and_after_that_the_fleet_is_heard_first(
@@ -145,24 +129,6 @@ async def test_while_the_store_is_away_nothing_is_claimed_and_after_that_the_fle
             assert others_beat_s <= rig.loop.time() - came_back <= latest_s
 
 
-@in_virtual_time
-async def test_refused_suspect_claims_no_more_while_the_store_is_away() -> None:
-    async with beating(AT_ONCE) as (rig, store):
-        await rig.advance(1)
-        await rig.errors(5)
-        await rig.answered(Denied("trial", 1, 10, 5.0))
-        assert store.beats[-1].refused
-        async with failing_on(rig):
-            store.answer = AWAY
-            await rig.advance(60)
-            assert len(rig.budget.asked) == 1
-            store.answer = Fleet(10, 1)
-            await rig.advance(RETURN_BEATS * INTERVAL_S)
-            assert len(rig.budget.asked) == 1
-            await rig.advance(3)
-            assert len(rig.budget.asked) == 2
-
-
 # -- a token that is not used ---------------------------------------------------------------------------------
 
 RETURNED = [("a", "web/a/boot-1")]
@@ -182,23 +148,6 @@ async def test_recovered_container_gives_its_token_back(answer: Granted | Unknow
         await rig.answered(answer)
         await rig.advance(2)
         assert (rig.state(), rig.budget.returned) == (State.UP, RETURNED)
-
-
-@pytest.mark.parametrize("end", [ErrorReport(0, app_start="boot-2"), AppExited()], ids=["another name", "gone"])
-@in_virtual_time
-async def test_claim_of_a_life_that_ends_is_given_back(end: ErrorReport | AppExited) -> None:
-    async with ControllerRig(AT_ONCE) as rig:
-        await rig.errors(5, app_start="boot-1")
-        await rig.reports(end)
-        assert (rig.budget.cancelled, rig.budget.returned) == (["web/a/boot-1"], RETURNED)
-
-
-@in_virtual_time
-async def test_grant_that_comes_late_is_given_back() -> None:
-    async with ControllerRig(AT_ONCE) as rig:
-        rig.controller.inbox.put(ClaimAnswered("web/a/boot-0", GRANTED, WALL_S))
-        await settle()
-        assert rig.budget.returned == [("a", "web/a/boot-0")]
 
 
 @in_virtual_time
@@ -225,25 +174,6 @@ async def test_claim_is_not_made_again_before_its_token_is_given_back() -> None:
         assert (rig.state(), len(rig.budget.asked)) == (State.SUSPECT, 1)
         rig.budget.return_gate.set()
         await settle()
-        assert (rig.budget.returned, len(rig.budget.asked)) == (RETURNED, 2)
-
-
-@pytest.mark.parametrize(
-    ("refusal", "answer"),
-    [(AWAY, AWAY), (RuntimeError("broken"), Unknown("internal"))],
-    ids=["unclear", "failed"],
-)
-@in_virtual_time
-async def test_claim_whose_token_cannot_be_given_back_is_not_answered(
-    refusal: Unknown | Exception, answer: Unknown
-) -> None:
-    async with ControllerRig(AT_ONCE, window_s=5) as rig:
-        rig.budget.refuses = [refusal] * 2
-        await recovers_while_asking(rig)
-        await rig.answered(GRANTED)
-        await rig.errors(5, app_start="boot-1")
-        assert (rig.controller.container.answer, len(rig.budget.asked)) == (answer, 1)
-        await rig.advance(2)
         assert (rig.budget.returned, len(rig.budget.asked)) == (RETURNED, 2)
 
 

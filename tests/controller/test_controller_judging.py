@@ -8,7 +8,6 @@ import pytest
 
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
-from sidecar.core.measure.measurements import Measurements
 from sidecar.core.types import ErrorReport, Fleet, Heartbeat, Missed, Policy, Report, Results, Sample, State
 
 NO_SETTLE = replace(POLICY, settle_s=0.0)
@@ -65,34 +64,6 @@ async def test_heart_that_falls_silent_in_the_grace_is_silent_when_that_is_over(
         assert rig.budget.asked == ["web/a/-"]
 
 
-@in_virtual_time
-async def test_good_scrape_forgives_the_missed_ones() -> None:
-    async with ControllerRig(replace(NO_SETTLE, scrape_down_after=3)) as rig:
-        await rig.reports(Missed("timeout"), Missed("status"), Sample({}), Missed("connection"), Missed("timeout"))
-        assert rig.controller.snapshot.evidence.missed_scrapes == 2
-        assert rig.budget.asked == []
-
-
-@in_virtual_time
-async def test_ignored_kinds_are_shown_and_never_count() -> None:
-    async with ControllerRig(NO_SETTLE, measurements=Measurements(60, 1000, ignored_kinds=["cache"])) as rig:
-        await rig.reports(ErrorReport(50, kind="cache", fatal=True), Sample({"cache": 50}, requests=50))
-        await rig.advance(20)
-        assert (rig.state(), rig.budget.asked) == (State.UP, [])
-        assert rig.controller.snapshot.evidence.levels == {"ignored": 100}
-
-
-@in_virtual_time
-async def test_limit_of_a_kind_holds_however_many_kinds_came_before() -> None:
-    policy = replace(NO_SETTLE, error_limit=1_000, kind_limits=(("redis", 3),))
-    async with ControllerRig(policy, measurements=Measurements(60, 1000, known_kinds=["redis"])) as rig:
-        await rig.reports(*(ErrorReport(kind=f"made-up-{number}") for number in range(100)))
-        await rig.errors(2, kind="redis")
-        assert rig.budget.asked == []
-        await rig.errors(1, kind="redis")
-        assert rig.budget.asked == ["web/a/-"]
-
-
 # -- more than chance -----------------------------------------------------------------------------------------
 
 
@@ -108,24 +79,6 @@ async def test_errors_that_the_whole_fleet_has_are_no_reason_and_said_so() -> No
         await rig.errors(1)
         assert rig.state() is State.SUSPECT
         assert rig.controller.snapshot.baseline.median == 3
-
-
-@in_virtual_time
-async def test_where_most_suffer_the_limit_alone_decides() -> None:
-    async with ControllerRig() as rig:
-        await rig.beat_answered(Fleet(10, 5, median_errors=9))
-        await rig.errors(5)
-        assert rig.state() is State.SUSPECT
-
-
-@in_virtual_time
-async def test_busy_container_is_judged_by_its_own_requests() -> None:
-    async with ControllerRig(replace(POLICY, error_ratio=0.0)) as rig:
-        await rig.beat_answered(Fleet(10, median_errors=1, median_ratio=0.01))
-        await rig.reports(Sample({"redis": 30}, requests=2_000))
-        assert rig.state() is State.UP
-        await rig.reports(Sample({"redis": 20}, requests=20))
-        assert rig.state() is State.SUSPECT
 
 
 async def suffers(rig: ControllerRig, errors: int, seconds: int) -> None:
@@ -154,14 +107,3 @@ async def test_errors_that_grow_slowly_do_not_become_usual() -> None:
             if rig.state() is State.SUSPECT:
                 break
         assert errors < 20
-
-
-@in_virtual_time
-async def test_errors_of_a_young_container_that_come_one_by_one_do_not_become_usual() -> None:
-    async with ControllerRig() as rig:
-        await rig.advance(60)
-        for errors in range(1, 6):
-            assert rig.state() is State.UP, f"{errors - 1} errors"
-            await rig.errors(1)
-            await rig.advance(11)
-        assert rig.state() is State.SUSPECT

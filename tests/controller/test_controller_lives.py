@@ -12,7 +12,6 @@ from sidecar.controller.container_controller import RESTARTS_A_SECOND
 from sidecar.controller.journal import Memory
 from sidecar.core.life.container import resume, start
 from sidecar.core.life.events import Restarted
-from sidecar.core.life.triggers import ClaimAnswered
 from sidecar.core.types import (
     NAMELESS,
     AppExited,
@@ -46,29 +45,6 @@ async def test_restart_of_the_app_cancels_the_claim_of_the_old_life() -> None:
 
 
 @in_virtual_time
-async def test_restart_in_the_message_that_asked_leaves_one_claim() -> None:
-    async with ControllerRig(NO_SETTLE) as rig:
-        await rig.errors(1, app_start="boot-1")
-        rig.controller.inbox.put([ErrorReport(5, app_start="boot-1")])
-        rig.controller.inbox.put([ErrorReport(5, app_start="boot-2")])
-        await settle()
-        await rig.advance(10)
-        assert rig.budget.asked == ["web/a/boot-2"]
-
-
-@in_virtual_time
-async def test_grant_to_the_old_life_says_nothing_about_the_new_one() -> None:
-    async with ControllerRig(NO_SETTLE, window_s=600) as rig:
-        await rig.errors(5, app_start="boot-1")
-        await rig.errors(5, app_start="boot-2")
-        await rig.advance(10)
-        rig.controller.inbox.put(ClaimAnswered("web/a/boot-1", GRANTED, WALL_S))
-        await settle()
-        assert rig.state() is State.SUSPECT
-        assert rig.budget.outstanding == ["web/a/boot-2"]
-
-
-@in_virtual_time
 async def test_stale_reports_of_an_ended_life_are_counted_apart() -> None:
     async with ControllerRig() as rig:
         await rig.errors(1, app_start="boot-1")
@@ -79,15 +55,6 @@ async def test_stale_reports_of_an_ended_life_are_counted_apart() -> None:
         assert rig.controller.stale_reports == 2
         assert rig.controller.snapshot.evidence.errors == 3
         assert rig.controller.container.app_start == "boot-2"
-
-
-@in_virtual_time
-async def test_ping_without_a_name_counts_for_the_life_we_watch() -> None:
-    async with ControllerRig() as rig:
-        await rig.errors(1, app_start="boot-1")
-        await rig.errors(2)
-        assert rig.controller.snapshot.evidence.errors == 3
-        assert rig.controller.stale_reports == 0
 
 
 @in_virtual_time
@@ -119,13 +86,6 @@ async def test_sample_of_a_new_life_begins_it_and_one_of_an_ended_life_is_stale(
         assert rig.controller.stale_reports == 1
         assert rig.controller.snapshot.evidence.errors == 1
         assert rig.controller.snapshot.evidence.requests == 20
-
-
-@in_virtual_time
-async def test_sample_without_a_name_counts_for_the_life_we_watch() -> None:
-    async with ControllerRig() as rig:
-        await rig.reports(page(1, "100.5"), page(2, None))
-        assert rig.controller.snapshot.evidence.errors == 3
 
 
 @pytest.mark.parametrize("first", ["page", "app"])
@@ -235,47 +195,12 @@ async def test_each_life_that_ends_without_a_name_has_a_word_of_its_own() -> Non
 
 
 @in_virtual_time
-async def test_reports_of_the_life_that_has_gone_are_stale() -> None:
-    async with ControllerRig() as rig:
-        await rig.reports(ErrorReport(2, app_start="boot-1"), page(2, "100.5"), AppExited())
-        assert rig.controller.snapshot.evidence.errors == 0
-        await rig.reports(ErrorReport(5, app_start="boot-1"), page(5, "100.5"))
-        assert (rig.controller.stale_reports, rig.controller.snapshot.evidence.errors) == (2, 0)
-        await rig.reports(ErrorReport(1, app_start="boot-2"), ErrorReport(1))
-        assert (rig.controller.container.app_start, rig.controller.snapshot.evidence.errors) == ("boot-2", 2)
-
-
-@in_virtual_time
 async def test_what_was_told_before_the_end_does_not_count_after_it() -> None:
     async with ControllerRig(NO_SETTLE) as rig:
         await rig.reports(ErrorReport(4), Results(0, 30), Heartbeat(), AppExited(), ErrorReport(1))
         evidence = rig.controller.snapshot.evidence
         assert (evidence.errors, evidence.requests, evidence.heartbeat_age_s) == (1, 0, None)
         assert rig.budget.asked == []
-
-
-@in_virtual_time
-async def test_going_opens_the_grace() -> None:
-    async with ControllerRig(replace(NO_SETTLE, grace_s=30.0)) as rig:
-        await rig.advance(40)
-        await rig.reports(AppExited())
-        await rig.errors(5)
-        await rig.advance(29)
-        assert (rig.state(), rig.budget.asked) == (State.STARTING, [])
-
-
-@in_virtual_time
-async def test_name_that_comes_while_a_nameless_claim_is_in_the_air_keeps_its_word() -> None:
-    async with ControllerRig(NO_SETTLE) as rig:
-        await rig.reports(AppExited())
-        await rig.errors(5)
-        await rig.errors(1, app_start="boot-2")
-        await rig.answered(GRANTED)
-        (claimed,) = rig.budget.asked
-        assert rig.latch is not None
-        assert rig.latch.claim_id == claimed
-        word = claimed.removeprefix("web/a/")
-        assert rig.notes.last == Memory("web/a", "boot-2", word, rig.latch)
 
 
 @in_virtual_time

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
-from sidecar.controller.container_controller import Pace
 from sidecar.core.life.events import Culled
 from sidecar.core.types import Answer, Denied, ErrorLevel, ErrorReport, Granted, State, Unknown
 
@@ -100,14 +99,14 @@ class Play:
 
 
 @settings(max_examples=100, deadline=None)
-@given(actions=st.lists(ACTIONS, max_size=40), on_report=st.booleans(), settle_s=st.sampled_from([0.0, 3.0]))
+@given(actions=st.lists(ACTIONS, max_size=40), settle_s=st.sampled_from([0.0, 3.0]))
 def test_any_story_keeps_the_window_exact_and_culls_only_with_a_grant(
-    *, actions: list[Action], on_report: bool, settle_s: float
+    *, actions: list[Action], settle_s: float
 ) -> None:
     @in_virtual_time
     async def story() -> None:
         policy = replace(POLICY, settle_s=settle_s)
-        async with ControllerRig(policy, Pace(0.0, on_report=on_report), window_s=10) as rig:
+        async with ControllerRig(policy, window_s=10) as rig:
             play = Play(rig, Naive(10))
             for action in actions:
                 await play.act(action)

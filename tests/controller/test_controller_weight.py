@@ -8,8 +8,7 @@ import pytest
 
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
-from sidecar.core.measure.weight import FULL, Weight
-from sidecar.core.types import AppExited, ErrorReport, Fleet, Granted, Missed, Policy, Report, Results, Sample, State
+from sidecar.core.types import AppExited, ErrorReport, Fleet, Granted, Policy, Report, Results, Sample, State
 
 NEVER = replace(POLICY, error_ratio=0.0, error_limit=0)
 """Nobody is culled: this is about weights."""
@@ -54,34 +53,6 @@ async def test_app_that_is_well_again_rises_and_is_whole_within_a_minute() -> No
 
 
 @in_virtual_time
-async def test_app_that_fails_all_of_its_requests_has_the_floor() -> None:
-    async with ControllerRig(NEVER, weight=Weight(floor=7)) as rig:
-        assert (await serves(rig, NONE, 12))[-1] == 7
-
-
-@in_virtual_time
-async def test_sample_weighs_as_results_do() -> None:
-    async with ControllerRig(NEVER) as rig:
-        assert (await serves(rig, Sample({"redis": 10}, requests=20), 30))[-1] in range(11, 15)
-
-
-@pytest.mark.parametrize(
-    "report", [ErrorReport(50), Sample({"redis": 50}), Missed("timeout")], ids=["pings", "errors alone", "no page"]
-)
-@in_virtual_time
-async def test_errors_without_requests_leave_the_weight_alone(report: Report) -> None:
-    async with ControllerRig(NEVER) as rig:
-        assert await serves(rig, report, 30) == [100] * 30
-
-
-@in_virtual_time
-async def test_weighing_that_is_off_leaves_every_weight_alone() -> None:
-    async with ControllerRig(NEVER, weight=Weight(floor=FULL)) as rig:
-        assert await serves(rig, NONE, 30) == [100] * 30
-        assert rig.controller.snapshot.success_rate == 0.0
-
-
-@in_virtual_time
 async def test_weight_is_stepped_once_a_second_however_many_reports_come() -> None:
     async with ControllerRig(NEVER) as rig:
         await serves(rig, WELL, 5)
@@ -90,16 +61,6 @@ async def test_weight_is_stepped_once_a_second_however_many_reports_come() -> No
         assert rig.controller.snapshot.weight == 100
         await rig.advance(1)
         assert rig.controller.snapshot.weight == 80
-
-
-@in_virtual_time
-async def test_silence_keeps_the_weight_for_minutes_and_then_speaks_for_the_app() -> None:
-    async with ControllerRig(NEVER) as rig:
-        await serves(rig, NONE, 12)
-        await rig.advance(280)
-        assert rig.controller.snapshot.weight == 10
-        await rig.advance(60)
-        assert (rig.controller.snapshot.weight, rig.controller.snapshot.success_rate) == (100, None)
 
 
 # -- over incarnations of the app ------------------------------------------------------------------------------
@@ -114,26 +75,6 @@ async def test_new_life_begins_with_all_of_its_weight(end: Report) -> None:
         await rig.reports(end)
         assert (rig.controller.snapshot.weight, rig.controller.snapshot.success_rate) == (100, None)
         assert await serves(rig, WELL, 5) == [100] * 5
-
-
-@in_virtual_time
-async def test_grace_shields_from_the_cull_and_not_from_the_weight() -> None:
-    async with ControllerRig(replace(NO_SETTLE, grace_s=30.0, error_ratio=0.0)) as rig:
-        weights = await serves(rig, HALF, 28)
-        assert rig.state() is State.STARTING
-        assert weights[10] <= 15
-        after = await serves(rig, HALF, 5)
-        assert rig.state() is State.UP
-        assert max(after) <= 15, "nor does the end of it raise the weight"
-
-
-@in_virtual_time
-async def test_whoever_is_out_of_balance_is_told_of_with_no_weight() -> None:
-    async with ControllerRig(NO_SETTLE) as rig:
-        await rig.errors(5)
-        assert rig.controller.snapshot.share == 100
-        await rig.answered(Granted(1, 10))
-        assert (rig.controller.snapshot.share, rig.controller.snapshot.weight) == (0, 100)
 
 
 # -- the end of a drain -------------------------------------------------------------------------------------
@@ -156,30 +97,6 @@ async def test_drain_ends_with_the_first_word_that_nothing_is_in_flight(report: 
         await draining(rig)
         await rig.advance(3.5)
         await rig.reports(report)
-        assert rig.state() is State.DOWN
-
-
-@pytest.mark.parametrize(
-    "reports",
-    [
-        pytest.param([], id="nothing said"),
-        pytest.param([Results(5, 0), Sample({})], id="nothing said of it"),
-        pytest.param([idle(1)], id="one in flight"),
-        pytest.param([idle(), idle(2)], id="not idle any more"),
-        pytest.param([Missed("timeout")], id="no page"),
-    ],
-)
-@in_virtual_time
-async def test_drain_without_a_fresh_word_of_idleness_lasts(reports: list[Report]) -> None:
-    async with ControllerRig(NO_SETTLE) as rig:
-        await rig.reports(idle())
-        await draining(rig)
-        await rig.advance(3.5)
-        if reports:
-            await rig.reports(*reports)
-        await rig.advance(6)
-        assert rig.state() is State.DRAINING
-        await rig.advance(1)
         assert rig.state() is State.DOWN
 
 
@@ -238,35 +155,3 @@ async def test_weight_follows_at_once_how_many_suffer() -> None:
             await rig.beat_answered(Fleet(10, suspect))
             weights.append(rig.controller.snapshot.weight)
         assert weights == [50, 60, 100, 50]
-
-
-@in_virtual_time
-async def test_weight_comes_back_when_the_fleet_is_not_known_any_more() -> None:
-    async with ControllerRig(window_s=600) as rig:
-        await rig.beat_answered(TEN)
-        await rig.errors(5)
-        assert rig.controller.snapshot.weight == 10
-        await rig.beat_unanswered()
-        assert rig.controller.snapshot.weight == 100
-
-
-@pytest.mark.parametrize("report", [ErrorReport(5), Results(0, 20)], ids=["alone", "with requests"])
-@in_virtual_time
-async def test_suspect_that_may_not_be_drained_softly_keeps_its_weight(report: Report) -> None:
-    async with ControllerRig() as rig:
-        await rig.beat_answered(Fleet(1) if isinstance(report, ErrorReport) else TEN)
-        await rig.advance(1)
-        await rig.reports(Results(20, 0) if isinstance(report, Results) else ErrorReport(0))
-        await rig.advance(1)
-        await rig.reports(report)
-        assert (rig.state(), rig.controller.snapshot.weight) == (State.SUSPECT, 100)
-
-
-@in_virtual_time
-async def test_new_life_of_a_drained_container_has_all_of_its_weight() -> None:
-    async with ControllerRig() as rig:
-        await rig.beat_answered(TEN)
-        await rig.errors(5, app_start="boot-1")
-        await rig.errors(1, app_start="boot-2")
-        seen = rig.controller.snapshot
-        assert (seen.weight, seen.is_soft_drained) == (100, False)

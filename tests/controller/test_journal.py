@@ -83,25 +83,12 @@ async def test_saved_memory_is_loaded_by_the_next_sidecar(kept: Kept, tmp_path: 
     assert kept.failures == []
 
 
-async def test_nothing_is_remembered_where_nothing_was_saved(kept: Kept) -> None:
-    assert await kept.load() is None
-    assert kept.failures == []
-
-
 async def test_without_a_directory_nothing_is_kept_and_nothing_fails() -> None:
     kept = Kept(None)
     await kept.journal.save(LATCHED)
     await kept.journal.settled(10)
     assert await kept.load() is None
     assert kept.failures == []
-
-
-async def test_apps_in_one_directory_do_not_meet(tmp_path: Path) -> None:
-    one, other = Kept(tmp_path, "web/a"), Kept(tmp_path, "web/b")
-    await one.journal.save(NAMED)
-    assert await other.load() is None
-    await other.journal.save(replace(LATCHED, app="web/b"))
-    assert await one.load() == NAMED
 
 
 async def test_memory_of_another_app_is_no_memory(tmp_path: Path) -> None:
@@ -139,18 +126,6 @@ async def test_writes_end_with_the_last_one(kept: Kept) -> None:
         assert await kept.load() == memories[-1]
     assert await kept.load() == memories[-1]
     assert kept.failures == []
-
-
-async def test_settled_waits_for_a_write_that_another_one_holds_up(kept: Kept) -> None:
-    for number in range(20):
-        first, second = (replace(NAMED, incarnation=f"boot-{number}-{half}") for half in "ab")
-        async with asyncio.TaskGroup() as tasks:
-            saving = tasks.create_task(kept.journal.save(first))
-            tasks.create_task(kept.journal.save(second))
-            while not saving.done():  # noqa: ASYNC110 - what comes right after the first write is the point
-                await asyncio.sleep(0)
-            await kept.journal.settled(10)
-            assert await kept.load() == second
 
 
 # -- files that say something else --------------------------------------------------------------------------
@@ -208,14 +183,6 @@ async def test_file_that_makes_no_sense_is_reported_and_forgotten(kept: Kept, co
     assert await kept.load() == NAMED
 
 
-async def test_file_of_a_sidecar_that_knew_of_no_age_is_still_read(kept: Kept) -> None:
-    fields = {"format": 1, "app": "web/a", "app_start": "boot-2", "incarnation": "-"}
-    old_latch = {"claim_id": "web/a/-", "at": 1_700_000_000.25, "reason": "5 server errors in 60 s"}
-    kept.path.write_bytes(json.dumps({**fields, "latch": old_latch}).encode())
-    assert await kept.load() == LATCHED
-    assert kept.failures == []
-
-
 async def test_cull_is_written_so_that_a_sidecar_from_before_leases_takes_it(kept: Kept) -> None:
     await kept.journal.save(LATCHED)
     assert set(json.loads(kept.path.read_bytes())["latch"]) == {"claim_id", "at", "reason"}
@@ -240,35 +207,6 @@ async def test_missing_directory_costs_persistence_alone(tmp_path: Path) -> None
     assert [(operation, type(error)) for operation, error in kept.failures] == [("write", FileNotFoundError)]
 
 
-async def test_directory_that_is_a_file_costs_persistence_alone(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    kept = Kept(tmp_path / "file")
-    assert await kept.load() is None
-    await kept.journal.save(LATCHED)
-    assert kept.told == ["read", "write"]
-
-
-async def test_directory_that_takes_no_files_costs_persistence_alone() -> None:
-    kept = Kept(Path("/proc/self"))  # refuses root too
-    assert await kept.load() is None
-    await kept.journal.save(LATCHED)
-    assert kept.told == ["write"]
-
-
-async def test_name_too_long_for_the_disk_costs_persistence_alone(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, "web/" + "a" * 300)
-    assert await kept.load() is None
-    await kept.journal.save(LATCHED)
-    assert kept.told == ["read", "write"]
-
-
-async def test_directory_in_the_place_of_the_file_is_reported(kept: Kept) -> None:
-    kept.path.mkdir()
-    assert await kept.load() is None
-    await kept.journal.save(LATCHED)
-    assert kept.told == ["read", "write"]
-
-
 @pytest.mark.parametrize("device", ["/proc/self/mem", "/dev/zero"], ids=["unreadable", "endless"])
 async def test_device_in_the_place_of_the_file_is_reported(kept: Kept, device: str) -> None:
     kept.path.symlink_to(device)
@@ -290,12 +228,6 @@ async def test_planted_link_is_not_followed(kept: Kept, tmp_path: Path, plant: C
     await kept.journal.save(LATCHED)
     assert await kept.load() == LATCHED
     assert (precious.read_text(), kept.failures) == ("keep", [])
-
-
-async def test_planted_fifo_hangs_no_write(kept: Kept) -> None:
-    os.mkfifo(kept.path.with_suffix(".new"))
-    await asyncio.wait_for(kept.journal.save(LATCHED), 60)
-    assert await kept.load() == LATCHED
 
 
 def run(program: str, directory: Path) -> str:

@@ -10,7 +10,6 @@ import pytest
 
 from harness.controller import POLICY, ControllerRig, MemoryJournal
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core.life.triggers import ReviveOrdered, StopRequested
 from sidecar.core.types import Granted, Policy, State
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ async def test_reports_are_taken_while_the_disk_hangs() -> None:
     async with Culled() as one:
         await one.rig.errors(7, app_start="boot-1")
         assert one.rig.controller.inbox.is_empty
-        assert one.rig.controller.measurements.errors.total == 12
+        assert one.rig.controller.assessment.measurements.errors.total == 12
 
 
 @in_virtual_time
@@ -115,23 +114,3 @@ async def test_app_that_restarts_while_the_disk_hangs_is_shown_at_once() -> None
         await one.rig.advance(2 * WAIT_S)
         assert OUT_OF_BALANCE.isdisjoint(one.seen)
         assert one.journal.saved[-1].latch is None
-
-
-@in_virtual_time
-async def test_container_that_is_revived_while_the_disk_hangs_is_up_at_once() -> None:
-    async with Culled() as one:
-        one.rig.controller.inbox.put(ReviveOrdered("ann", "a false alarm"))
-        await settle()
-        assert one.shown() is State.UP
-        await one.rig.advance(2 * WAIT_S)
-        assert OUT_OF_BALANCE.isdisjoint(one.seen)
-
-
-@in_virtual_time
-async def test_sidecar_that_stops_while_the_disk_hangs_shows_that_in_time() -> None:
-    async with Culled() as one:
-        one.rig.controller.inbox.put(StopRequested())
-        await settle()
-        assert one.shown() is State.SUSPECT
-        await one.rig.advance(WAIT_S)
-        assert one.shown() is State.STOPPING

@@ -34,11 +34,11 @@ from sidecar.controller.ledger import (
 )
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import CullEvidence
-from sidecar.core.fleet.fleet_events import BeatRecord, DataLost, FleetWatch, StoreAway, StoreBack
+from sidecar.core.fleet.fleet_events import BeatRecord, DataLost, StoreAway, StoreBack
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.life import transitions
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import DETAIL_LIMIT, US_PER_S, Beat, Entry, Evidence, Fleet, Granted, Presence, Unknown
+from sidecar.core.types import DETAIL_LIMIT, US_PER_S, Entry, Evidence, Fleet, Granted, Unknown
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import NOTED_S, SHARED_S
 
@@ -129,14 +129,6 @@ async def test_first_entries_wait_for_the_claim_and_then_a_batch_is_sent_each_se
         assert delays == [GATHER_S, GATHER_S + PACE_S, GATHER_S + 2 * PACE_S]
         assert notes.kept == entries(2 * BATCH + 1)
         assert ledger.waiting == 0
-
-
-@in_virtual_time
-async def test_ledger_without_entries_asks_for_nothing() -> None:
-    notes = ManualStore()
-    async with LedgerRig(notes).works():
-        await asyncio.sleep(1000)
-    assert notes.batches == []
 
 
 @in_virtual_time
@@ -248,20 +240,6 @@ async def test_oldest_are_dropped_and_counted_when_there_is_no_room() -> None:
 
 
 @in_virtual_time
-async def test_batch_that_is_on_its_way_is_not_what_is_dropped() -> None:
-    notes = ManualStore()
-    notes.open.clear()
-    async with LedgerRig(notes).works() as ledger:
-        ledger.add(*entries(MOST_WAITING))
-        await settle()
-        ledger.add(*entries(5, MOST_WAITING))
-        notes.open.set()
-        await asyncio.sleep(60)
-        assert ledger.dropped == 5
-    assert notes.kept == [*entries(BATCH), *entries(MOST_WAITING - BATCH, BATCH + 5)]
-
-
-@in_virtual_time
 async def test_what_was_seen_here_is_known_here_sent_or_not() -> None:
     notes = ManualStore()
     async with LedgerRig(notes).works() as ledger:
@@ -293,20 +271,6 @@ async def test_what_was_sent_is_sent_anew_when_the_store_has_lost_its_data() -> 
     assert batch == [*new, Entry("data_loss", WALL_S, once="data_loss")]
 
 
-@in_virtual_time
-async def test_what_is_sent_anew_takes_no_room_from_what_was_never_sent() -> None:
-    notes = ManualStore()
-    ledger_rig = LedgerRig(notes)
-    ledger = ledger_rig.ledger
-    ledger.add(*entries(3))
-    await ledger.finish()
-    ledger.add(*entries(MOST_WAITING - 3, 3))
-    ledger.beaten(LOST)
-    assert (ledger.waiting, ledger.dropped) == (MOST_WAITING, 0)
-    assert ledger.local(0.0)[:2] == [entries(3)[1], entries(3)[2]]
-    assert ledger.local(0.0)[-1].what == "data_loss"
-
-
 # -- the end ----------------------------------------------------------------------------------------------------
 
 
@@ -322,16 +286,6 @@ async def test_what_is_left_is_sent_at_the_end() -> None:
     assert notes.kept == entries(BATCH + 2)
     await ledger.finish()
     assert len(notes.batches) == 3
-
-
-@in_virtual_time
-async def test_store_that_is_away_at_the_end_is_tried_once() -> None:
-    notes = ManualStore()
-    notes.says = AWAY
-    ledger_rig = LedgerRig(notes)
-    ledger_rig.ledger.add(*entries(2 * BATCH))
-    await ledger_rig.ledger.finish()
-    assert len(notes.batches) == 1
 
 
 @in_virtual_time
@@ -417,50 +371,6 @@ async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_i
     assert not isinstance(answer, Unknown)
     assert [entry._replace(id="") for entry in answer] == entries(150, 3)
     assert (ledger_rig.failures, ledger.dropped) == ([], 0)
-
-
-async def test_redis_that_came_back_empty_is_told_anew_what_it_had(redis_server: RedisServer) -> None:
-    budget = budget_of(redis_store(redis_server.url, timeout_s=5))
-    ledger_rig = LedgerRig(budget)
-    told, watch = list[Fleet | Unknown](), FleetWatch()
-
-    async def beat() -> bool:
-        told.append(await budget.beat(Beat("a", "1", Presence.WELL)))
-        ledger_rig.ledger.beaten(watch.record(told[-1], 0.0))
-        return isinstance(told[-1], Fleet)
-
-    async with ledger_rig.works() as ledger:
-        assert await beat()
-        ledger.add(*entries(3))
-        await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="they are sent")
-        redis_server.restart()
-        await eventually(beat, timeout_s=60, what="it is heard of again")
-        await eventually(beat, timeout_s=60, what="and has forgotten")
-        await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="all is sent")
-        answer = await budget.entries(0, "", 1000)
-    await budget.aclose()
-    assert not isinstance(answer, Unknown)
-    assert [entry._replace(id="") for entry in answer if entry.what == "suspect"] == entries(3)
-    assert {"data_loss"} <= {entry.what for entry in answer}
-
-
-async def test_redis_that_hung_and_took_a_batch_all_the_same_has_it_once(redis_server: RedisServer) -> None:
-    budget = budget_of(redis_store(redis_server.url, timeout_s=0.3))
-    patient = budget_of(redis_store(redis_server.url, timeout_s=5))
-    watched = RecordedBudget(budget)
-    async with LedgerRig(watched).works() as ledger:
-        ledger.add(*entries(1))
-        await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="the first is sent")
-        redis_server.pause()
-        ledger.add(*entries(9, 1))
-        await eventually(lambda: Unknown("timeout") in watched.answers, timeout_s=60, what="a batch without an answer")
-        redis_server.resume()
-        await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="it is sent again")
-        answer = await patient.entries(0, "", 1000)
-    await budget.aclose()
-    await patient.aclose()
-    assert not isinstance(answer, Unknown)
-    assert [entry._replace(id="") for entry in answer] == entries(10)
 
 
 @pytest.mark.parametrize(

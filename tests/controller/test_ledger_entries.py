@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from harness.containers import DENIED, FINE, GRANTED, POLICY, REPLAYED, SICK, WHY, answered, begun, heard
+from harness.containers import DENIED, FINE, GRANTED, POLICY, SICK, WHY, answered, begun, heard
 from sidecar.controller.ledger_entries import (
     LONG_PAUSE_S,
-    NO_CULL,
     SHORT_PAUSE_S,
     EntryWriter,
     restarts_of,
 )
+from sidecar.core.explain.samples import CullEvidence, ErrorSample
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
     CausePaused,
@@ -31,7 +31,7 @@ from sidecar.core.fleet.fleet_events import (
 from sidecar.core.life import transitions
 from sidecar.core.life.container import resume
 from sidecar.core.life.delays import HONOUR_S
-from sidecar.core.life.events import Revived
+from sidecar.core.life.events import Culled, Revived
 from sidecar.core.life.snapshot import Record
 from sidecar.core.life.triggers import AppRestarted, ClaimAnswered, CullOrdered, LeaseAnswered, ReviveOrdered, Trigger
 from sidecar.core.types import (
@@ -39,6 +39,7 @@ from sidecar.core.types import (
     CauseTrial,
     Denied,
     Entry,
+    ErrorLevel,
     Evidence,
     Fleet,
     Granted,
@@ -116,12 +117,6 @@ def test_cull_is_told_from_the_first_suspicion_on_to_the_restart_in_place() -> N
     ]
 
 
-def test_suspect_that_gets_well_has_recovered() -> None:
-    story = Story()
-    story.told((0.0, SICK), (2.0, FINE))
-    assert story.entries[1:] == [entry("recovered", 2.0, seconds=2.0)]
-
-
 def test_same_refusal_is_told_once_a_spell_and_another_reason_beside_it() -> None:
     story = Story().asks()
     for number, answer in enumerate((PAUSED, PAUSED, DENIED, PAUSED, DENIED)):
@@ -134,23 +129,6 @@ def test_same_refusal_is_told_once_a_spell_and_another_reason_beside_it() -> Non
     story.told((80.0, SICK), (90.0, SICK))
     story.is_told(91.0, PAUSED)
     assert story.whats == ["suspect", "denied", "denied", "recovered", "suspect", "denied"]
-
-
-def test_hold_that_refuses_is_told_with_its_sentence() -> None:
-    story = Story().asks()
-    story.is_told(4.0, HELD)
-    assert story.entries[-1].detail == "ann holds the service: deploy, no container is culled for 1m"
-
-
-@pytest.mark.parametrize(
-    ("answer", "word"),
-    [(GRANTED, "granted"), (REPLAYED, "replayed")],
-    ids=["granted", "replayed"],
-)
-def test_token_is_told_with_what_kind_it_is(answer: Granted, word: str) -> None:
-    story = Story().asks()
-    story.is_told(4.0, answer)
-    assert story.entries[1].reason == word
 
 
 def test_answer_to_another_claim_tells_nothing() -> None:
@@ -177,13 +155,6 @@ def test_shadow_mode_tells_what_would_have_been() -> None:
     ]
 
 
-def test_would_be_cull_that_ends_with_the_app_has_not_recovered() -> None:
-    story = Story(SHADOW).asks()
-    story.is_told(4.0, GRANTED)
-    story.at(20.0, AppRestarted("two"))
-    assert story.whats == ["suspect", "granted", "would_cull", "restarted"]
-
-
 @pytest.mark.parametrize(("second", "times"), [(3.0 + HONOUR_S, 0), (4.0 + HONOUR_S, 1)], ids=["not yet", "too long"])
 def test_cull_that_nobody_honours_is_told_once(second: float, times: int) -> None:
     story = Story().asks()
@@ -195,17 +166,6 @@ def test_cull_that_nobody_honours_is_told_once(second: float, times: int) -> Non
     assert all(one.once == f"not_honoured {story.container.claim_id}" for one in told)
 
 
-@pytest.mark.parametrize("jump_s", [7200.0, -7200.0], ids=["forward", "back"])
-def test_wall_clock_that_jumps_changes_nothing_in_how_long_a_container_is_down(jump_s: float) -> None:
-    story = Story().asks()
-    story.is_told(4.0, GRANTED)
-    story.jump_s = jump_s
-    story.told(*((4.0 + 10 * number, SICK) for number in range(1, 30)))
-    assert story.whats == ["suspect", "granted", "culled"]
-    story.told((4.0 + HONOUR_S, SICK), (324.0, ReviveOrdered("ann", "false alarm", "revived-1")))
-    assert [(one.what, one.seconds) for one in story.entries[3:]] == [("not_honoured", HONOUR_S), ("revived", 320.0)]
-
-
 @pytest.mark.parametrize(("away_s", "down_s"), [(1.0, 301.0), (100.0, 300.0), (900.0, 900.0)])
 def test_latch_that_was_found_on_disk_is_judged_by_the_wall_clock_once(away_s: float, down_s: float) -> None:
     story = Story()
@@ -214,6 +174,17 @@ def test_latch_that_was_found_on_disk_is_judged_by_the_wall_clock_once(away_s: f
     story.jump_s = 7200.0
     story.told(*((float(second), SICK) for second in range(60, 400, 10)))
     assert [(one.what, one.seconds) for one in story.entries] == [("not_honoured", down_s)]
+
+
+def test_cull_has_its_evidence_redacted_in_the_lines_below() -> None:
+    sample = ErrorSample("f1", "mysql", ErrorLevel.SERVER_ERROR, 9, 5.0, 35.0, "login of bob@example.org failed")
+    culled = Culled(was=State.SUSPECT, state=State.DRAINING, why=WHY, verdict=SICK.verdict, order=None, suspect_s=1.0)
+    record = Record((culled,), begun(), REDIS, CullEvidence("id", WALL_S, (sample,), "threads: 4"))
+    (written,) = EntryWriter("alloc").of_step(record, WALL_S, 40.0)
+    first, told, *rest = written.detail.splitlines()
+    assert (first, rest) == (WHY, ["threads: 4"])
+    assert told.startswith("9 x mysql (f1, 1970-01-01T00:16:05Z to 1970-01-01T00:16:35Z): login of ")
+    assert "bob@example.org" not in told
 
 
 def test_cull_by_order_is_told_with_who_gave_it() -> None:
@@ -267,11 +238,6 @@ def test_retired_container_that_was_not_replaced_is_back() -> None:
     ]
 
 
-def test_step_that_changes_nothing_is_worth_nothing() -> None:
-    story = Story()
-    assert story.told(*((float(second), FINE) for second in range(20))) == []
-
-
 # -- restarts in place of a container that is well ------------------------------------------------------------
 
 
@@ -285,18 +251,6 @@ def restarting(*seconds: float, until: float) -> Story:
     events += [(second, AppRestarted(f"life-{second}")) for second in seconds]
     story.told(*sorted(events, key=lambda event: event[0]))
     return story
-
-
-def test_restart_in_place_of_a_well_container_is_told_at_once() -> None:
-    story = restarting(33.5, until=7200)
-    (told,) = story.entries
-    assert told == Entry(
-        *("restarted", WALL_S + 33.5, "alloc"),
-        reason=NO_CULL,
-        detail="the app was restarted in place, without a cull",
-        once="restarted alloc 0",
-    )
-    assert restarts_of(told) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -16,7 +16,6 @@ from harness.controller import POLICY, WALL_S
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from sidecar.controller.membership import (
     ABOUT_EVERY,
-    AGAIN_S,
     FIRST_AFTER_S,
     JITTER,
     STALE_BEATS,
@@ -183,13 +182,6 @@ async def test_first_beat_leaves_the_first_polls_alone_unless_the_container_is_s
 
 
 @in_virtual_time
-async def test_beats_come_an_interval_apart() -> None:
-    async with beating() as scene:
-        await scene.advance(35)
-        assert scene.times == pytest.approx([FIRST_AFTER_S + beat * INTERVAL_S for beat in range(4)])
-
-
-@in_virtual_time
 async def test_beat_that_fails_inside_is_told_and_the_next_comes_all_the_same() -> None:
     async with beating() as scene:
         scene.tells = False
@@ -226,17 +218,6 @@ async def test_lost_connection_is_followed_by_a_beat_within_two_seconds_at_times
     assert max(delays) - min(delays) > 0.5
 
 
-@in_virtual_time
-async def test_lost_connection_of_a_beat_that_failed_makes_no_beats_besides_those_of_the_failure() -> None:
-    async with beating() as scene:
-        scene.answer = AWAY
-        await scene.advance(FIRST_AFTER_S)
-        for _ in range(10):
-            scene.is_cut_off = True
-            await scene.advance(1)
-        assert scene.times == pytest.approx([FIRST_AFTER_S + number * AGAIN_S for number in range(6)])
-
-
 CHANGES = {
     "is suspect": (UP, SUSPECT),
     "is refused": (SUSPECT, replace(SUSPECT, refused=True)),
@@ -268,42 +249,6 @@ async def test_change_that_concerns_the_fleet_is_told_at_once(before: Container,
         assert len(scene.beats) == 2
         await scene.advance(0.02)
         assert len(scene.beats) == (2 if after is STOPPING else 3)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (UP, replace(UP, unknowns=1)),
-        (SUSPECT, replace(SUSPECT, asking=True)),
-        (SUSPECT, replace(SUSPECT, answer=DENIED)),
-        (replace(SUSPECT, order=ORDER), replace(SUSPECT, order=ORDER, refused=True)),
-        (DRAINING, DOWN),
-        (UP, replace(UP, app_start="boot-1 by its page")),
-    ],
-    ids=["counts", "asks", "refused once more", "refused what a person ordered", "drained", "named"],
-)
-@in_virtual_time
-async def test_step_that_the_fleet_does_not_care_for_waits_for_the_next_beat(
-    before: Container, after: Container
-) -> None:
-    async with beating() as scene:
-        scene.container = before
-        await scene.advance(1)
-        await scene.becomes(after)
-        assert len(scene.beats) == 1
-
-
-@in_virtual_time
-async def test_presence_that_flips_while_a_beat_is_on_its_way_makes_one_more_beat_that_tells_the_last() -> None:
-    async with beating() as scene:
-        scene.open.clear()
-        await scene.advance(1)
-        for number in range(101):
-            await scene.becomes(SUSPECT if number % 2 == 0 else UP)
-        assert scene.said == [Presence.WELL]
-        scene.open.set()
-        await scene.advance(1)
-        assert scene.said == [Presence.WELL, Presence.SUSPECT]
 
 
 @in_virtual_time
@@ -342,24 +287,6 @@ async def test_errors_that_have_become_many_more_or_fewer_are_told_soon() -> Non
 
 
 @in_virtual_time
-async def test_without_an_error_limit_errors_wait_for_the_next_beat() -> None:
-    async with beating(policy=replace(POLICY, error_limit=0)) as scene:
-        await scene.advance(1)
-        await scene.counts(500)
-        assert len(scene.beats) == 1
-
-
-@in_virtual_time
-async def test_storm_is_told_a_dozen_times_and_not_every_second() -> None:
-    async with beating() as scene:
-        scene.evidence = Evidence(60)
-        await scene.advance(1)
-        for second in range(1, 61):
-            await scene.counts(10 * second)
-        assert len(scene.beats) <= 16
-
-
-@in_virtual_time
 async def test_beat_without_an_answer_is_sent_again_soon_and_the_next_ones_in_their_own_time() -> None:
     async with beating() as scene:
         scene.answer = AWAY
@@ -367,14 +294,6 @@ async def test_beat_without_an_answer_is_sent_again_soon_and_the_next_ones_in_th
         scene.answer = FLEET
         await scene.advance(21)
         assert scene.times == pytest.approx([FIRST_AFTER_S + at for at in (0, 2, 4, 6, 8, 10, 20)])
-
-
-@in_virtual_time
-async def test_short_beat_without_an_answer_is_not_sent_again_sooner() -> None:
-    async with beating(interval_s=0.5) as scene:
-        scene.answer = AWAY
-        await scene.advance(2)
-        assert scene.times == pytest.approx([FIRST_AFTER_S + at for at in (0, 0.5, 1, 1.5)])
 
 
 @pytest.mark.parametrize(("chance", "first_s"), [(-1.0, 1.0), (1.0, 3.0)], ids=["earliest", "latest"])
@@ -510,25 +429,6 @@ async def test_suspect_whose_errors_are_over_keeps_its_cause_until_it_is_well() 
 
 
 @in_virtual_time
-async def test_retired_container_complains_of_nothing_whatever_it_suffered_from_before() -> None:
-    async with beating() as scene:
-        await scene.becomes(SUSPECT)
-        await scene.advance(1)
-        await scene.becomes(UP)
-        await scene.becomes(replace(DOWN, latch=LEASE))
-        assert (scene.last.presence, scene.last.kind, scene.last.lease) == (Presence.DOWN, "unknown", "lease-1")
-
-
-@in_virtual_time
-async def test_container_that_is_well_again_complains_of_nothing() -> None:
-    async with beating() as scene:
-        await scene.advance(1)
-        await scene.becomes(SUSPECT)
-        await scene.becomes(UP)
-        assert [beat.kind for _, beat in scene.beats] == ["unknown", "redis", "unknown"]
-
-
-@in_virtual_time
 async def test_beat_says_first_until_one_has_been_answered() -> None:
     async with beating() as scene:
         scene.answer = AWAY
@@ -552,31 +452,7 @@ async def test_goodbye_is_said_once() -> None:
         assert scene.said == [Presence.WELL, Presence.GONE]
 
 
-@in_virtual_time
-async def test_goodbye_that_nobody_heard_is_said_again_at_the_end() -> None:
-    async with beating() as scene:
-        await scene.advance(1)
-        scene.answer = AWAY
-        await scene.becomes(STOPPING)
-        scene.answer = FLEET
-        await scene.beat_now()
-        await scene.beat_now()
-        assert scene.said == [Presence.WELL, Presence.GONE, Presence.GONE]
-
-
 # -- what was heard -----------------------------------------------------------------------------------------
-
-
-@in_virtual_time
-async def test_every_answer_is_told_and_the_last_fleet_is_kept() -> None:
-    async with beating() as scene:
-        assert scene.membership.fleet is None
-        for answer in (AWAY, FLEET, AWAY, Fleet(4)):
-            scene.answer = answer
-            await scene.advance(INTERVAL_S)
-        heard = [answer for answer, _ in groupby(scene.told)]
-        assert heard == [AWAY, FLEET, AWAY, Fleet(4)]
-        assert scene.membership.fleet == Fleet(4)
 
 
 @in_virtual_time
@@ -591,17 +467,6 @@ async def test_fleet_that_was_not_heard_of_for_three_beats_is_not_known() -> Non
     assert scene.membership.fleet is None
     scene.answer = FLEET
     await scene.beat_now()
-    assert scene.membership.fleet == FLEET
-
-
-@in_virtual_time
-async def test_age_of_the_fleet_counts_from_its_answer() -> None:
-    scene = Scene()
-    scene.open.clear()
-    beating = asyncio.create_task(scene.beat_now())
-    await scene.advance(100)
-    scene.open.set()
-    await beating
     assert scene.membership.fleet == FLEET
 
 
@@ -623,18 +488,6 @@ async def test_controller_gets_every_beat_and_no_fleet_that_is_too_old() -> None
         BeatUnanswered("internal", FLEET),
         BeatUnanswered("timeout"),
     ]
-
-
-@in_virtual_time
-async def test_controller_gets_what_the_beat_told_and_not_what_has_changed_since() -> None:
-    scene = Scene()
-    scene.open.clear()
-    beat = asyncio.create_task(scene.beat_now())
-    await settle()
-    scene.container = SUSPECT
-    scene.open.set()
-    await beat
-    assert scene.heard == [BeatAnswered(Presence.WELL, "boot-1", FLEET)]
 
 
 # -- what it tells about the container ----------------------------------------------------------------------
@@ -691,11 +544,3 @@ def test_description_stays_the_same_while_clocks_drift(drift_s: float) -> None:
     describe = Description(5, "0.9")
     first = describe(_shown(UP, 100.0, WALL_S))
     assert describe(_shown(UP, 3700.0, WALL_S + 3600 + drift_s)) == first
-
-
-def test_description_follows_a_wall_clock_that_is_put_right() -> None:
-    describe = Description(5, "0.9")
-    describe(_shown(UP, 100.0, 0.0))
-    about = About.load(describe(_shown(UP, 110.0, WALL_S)))
-    assert about is not None
-    assert (about.since, about.born) == (int(WALL_S - 110 + UP.since), int(WALL_S - 110 + UP.born))

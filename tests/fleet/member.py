@@ -93,7 +93,6 @@ class Member:
         self.controller = Controller(
             self._begin(saved),
             policy=rules.policy,
-            pace=rules.pace,
             measurements=Measurements(
                 rules.window_s,
                 int(self.clock()),

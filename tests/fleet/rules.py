@@ -12,7 +12,6 @@ from sidecar.app import build, build_store
 from sidecar.config import kinds
 from sidecar.config.settings import load_config
 from sidecar.config.slices import Config
-from sidecar.controller.container_controller import Pace
 from sidecar.core.fleet.fleet_settings import FleetSettings, Share
 from sidecar.core.measure.weight import FLOOR, FULL
 from sidecar.core.types import US_PER_S, Policy
@@ -31,7 +30,6 @@ class FleetRules:
     name: str
     policy: Policy = field(default_factory=Policy)
     terms: FleetSettings = field(default_factory=FleetSettings)
-    pace: Pace = field(default_factory=Pace)
     window_s: int = 60
     ignored_kinds: Collection[str] = ()
     weight_floor: int = FLOOR
@@ -46,7 +44,6 @@ class FleetRules:
             name,
             build.policy(config),
             build_store.terms(config),
-            Pace(),
             round(config.judging.error_window),
             kinds.names(config.judging.ignore_kinds),
             FLOOR if config.weight.weight == "on" else FULL,

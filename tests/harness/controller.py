@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Self
 
 from harness.virtual_time import VirtualLoop, settle
-from sidecar.controller.container_controller import Controller, Pace
+from sidecar.controller.container_controller import Controller
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.life.container import start
 from sidecar.core.life.events import Checked, Event, Moved
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sidecar.controller.evidence_capture import CullHook
+
     from sidecar.controller.inbox import Inbox
     from sidecar.core.life.container import Container
     from sidecar.core.life.snapshot import Record, Snapshot
@@ -48,8 +49,16 @@ WALL_S = 1_700_000_000.0
 POLICY = Policy(error_limit=5, check_interval_s=10.0, settle_s=3.0, drain_s=10.0)
 WEIGHED = Weight(floor=10)
 IDENTITY = RandomIdentity("lease-0")
-EXACT = Pace(jitter=0.0, on_report=True)
-CHECKS_ONLY = Pace(jitter=0.0, on_report=False)
+
+
+class NoChance(Random):
+    """Chance that spreads nothing: every delay is as long as without jitter, the first one, too."""
+
+    def random(self) -> float:
+        return 0.0
+
+    def uniform(self, a: float, b: float) -> float:
+        return b if a >= 0 else (a + b) / 2
 
 
 class ManualBudget:
@@ -138,7 +147,6 @@ class ControllerRig:
     def __init__(
         self,
         policy: Policy = POLICY,
-        pace: Pace = EXACT,
         *,
         container: Container | None = None,
         window_s: int = 60,
@@ -163,14 +171,13 @@ class ControllerRig:
         self.controller = Controller(
             container or start("web/a", loop.time(), policy, identity=IDENTITY),
             policy=policy,
-            pace=pace,
             measurements=measurements or Measurements(window_s, int(loop.time())),
             weight=weight,
             budget=self.budget,
             journal=journal or self.notes,
             clock=self._clock,
             wall=lambda: WALL_S,
-            rng=rng or Random(0),
+            rng=rng or NoChance(0),
             observe=self._beating(observe or self._observe),
             on_failure=self.failures.append,
             hook=hook,

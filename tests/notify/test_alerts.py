@@ -160,12 +160,6 @@ def test_app_that_is_still_there_long_after_its_cull_is_told(
     assert words(seen, CALM, 401.0) == ["not_honoured"] * is_there
 
 
-def test_retired_container_may_stay() -> None:
-    seen = alerts()
-    seen.step(down(100.0, evidence=replace(SILENT, errors=1), lease="lease"), 900.0)
-    assert words(seen, CALM, 900.0) == []
-
-
 def test_action_that_failed_is_told_once_until_the_container_is_up() -> None:
     seen = alerts()
     seen.acted(FAILED)

@@ -19,7 +19,6 @@ from sidecar.notify.alerts import Alert
 from sidecar.notify.messenger import Context, fields_of
 from sidecar.notify.webhook import (
     GIVE_UP_S,
-    LONGEST_TEXT,
     MOST_WAITING,
     Delivery,
     Outbox,
@@ -60,10 +59,6 @@ def test_reason_of_a_person_notifies_no_channel(reason: str) -> None:
     assert "channel" not in reason or "channel" in shown
 
 
-def test_long_sample_is_cut() -> None:
-    assert len(text(fields(sample="x" * 9000))) == LONGEST_TEXT
-
-
 def test_template_gets_every_field_as_text_in_its_quotes() -> None:
     template = json.dumps({name: f"${name}" for name in webhook_template.FIELDS})
     sent = json.loads(body(template, fields(sample='a "quote" \\ and\na line')))
@@ -95,12 +90,6 @@ def test_template_gets_every_field_as_text_in_its_quotes() -> None:
 )
 def test_command_is_the_one_to_type_first(alert: Alert, names: str, command: str) -> None:
     assert fields(alert, names=names)["command"] == command
-
-
-def test_shadow_mode_is_said_first_and_has_its_own_key() -> None:
-    shadow = fields_of(PAUSED, CONTEXT._replace(mode="shadow"), 0.0)
-    assert shadow["sentence"] == f"Shadow mode: {PAUSED.sentence}"
-    assert shadow["key"] == "health-arbiter/default/shop.web/shadow/paused:redis"
 
 
 # -- posting ----------------------------------------------------------------------------------------------------------

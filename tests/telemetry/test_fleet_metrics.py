@@ -73,11 +73,6 @@ def test_no_other_sample_is_on_the_page() -> None:
     assert len(samples) == 20
 
 
-def test_without_a_shared_cause_no_kind_is_named() -> None:
-    families = {family.name: family.samples for family in board(CALM).collect()}
-    assert families["arbiter_fleet_same_cause"] == []
-
-
 def test_fleet_that_is_not_known_has_no_samples() -> None:
     assert generate_latest(board(None)) == b""
 

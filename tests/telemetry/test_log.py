@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -43,7 +42,7 @@ from sidecar.core.life.container import start
 from sidecar.core.life.events import TokenAnswered
 from sidecar.core.life.snapshot import Record
 from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
-from sidecar.core.types import Answer, CauseTrial, Denied, ErrorReport, Evidence, Fleet, Granted, Hold, Unknown
+from sidecar.core.types import Answer, CauseTrial, Denied, Evidence, Fleet, Granted, Hold, Unknown
 from sidecar.telemetry.log import Log, logger
 from sidecar.telemetry.log_output import QUEUE_LIMIT, as_console, as_json, logging_to
 from sidecar.telemetry.observers import Failure
@@ -154,16 +153,6 @@ async def test_each_state_change_is_one_line_with_its_reason(output: Output) -> 
 
 
 @in_virtual_time
-async def test_quiet_hall_says_nothing_after_its_first_line(output: Output) -> None:
-    with output.taking():
-        async with ControllerRig(observe=Log().observe) as rig:
-            for _ in range(100):
-                await rig.pings(ErrorReport(0))
-                await rig.advance(1)
-    assert output.messages == ["up"]
-
-
-@in_virtual_time
 async def test_would_be_cull_is_a_line_of_its_own(output: Output) -> None:
     with output.taking():
         async with ControllerRig(replace(NO_SETTLE, enforce=False), observe=Log().observe) as rig:
@@ -184,17 +173,6 @@ async def test_restart_is_told_and_a_first_name_is_not(output: Output) -> None:
             await rig.errors(1, app_start="boot-2")
     (line,) = output.lines
     assert (line["message"], line["app_start"]) == ("app restarted", "boot-2")
-
-
-@in_virtual_time
-async def test_restart_that_changes_the_state_is_one_line_that_names_the_new_life(output: Output) -> None:
-    with output.taking():
-        async with ControllerRig(NO_SETTLE, observe=Log().observe) as rig:
-            await rig.errors(5)
-            await rig.answered(GRANTED)
-            await rig.pings(ErrorReport(0, app_start="boot-2"))
-    assert output.messages == ["up", "suspect", "draining", "starting", "up"]
-    assert output.lines[-2]["app_start"] == "boot-2"
 
 
 # -- what repeats is sampled --------------------------------------------------------------------------------
@@ -244,17 +222,6 @@ def test_what_repeats_is_said_once_a_minute_with_how_often_it_was_not(
     assert fields.items() <= output.lines[0].items()
 
 
-def test_kinds_are_sampled_apart(output: Output) -> None:
-    log = Log(HandClock())
-    with output.taking():
-        for _ in range(3):
-            for _, say, _ in SAMPLED:
-                say(log)
-            log.failed(Failure("journal", OSError(), "read"))
-            log.failed(Failure("journal", ValueError(), "write"))
-    assert len(output.lines) == len(SAMPLED) + 2
-
-
 def test_failed_step_is_told_with_its_trace_and_a_failed_listener_without(output: Output) -> None:
     log = Log()
     with output.taking():
@@ -272,29 +239,12 @@ def test_failed_step_is_told_with_its_trace_and_a_failed_listener_without(output
 # -- how it is written --------------------------------------------------------------------------------------
 
 
-def test_json_line_cannot_be_forged_by_a_value(output: Output) -> None:
-    with output.taking():
-        logger.warning("%s", FORGED, extra={"fields": {"detail": FORGED}})
-    assert len(output.text.splitlines()) == 1
-    assert (output.lines[0]["message"], output.lines[0]["detail"]) == (FORGED, FORGED)
-
-
 def test_console_line_cannot_be_forged_by_a_value(output: Output) -> None:
     with output.taking(style="console"):
         logger.warning("%s", FORGED, extra={"fields": {"detail": FORGED}})
     (line,) = output.text.splitlines()
     plain = r"x\n00:00:00 ERROR   forged\r\x1b[2J\u2028{}"
     assert line.split(" ", 1)[1] == f"WARNING {plain}  detail={plain}"
-
-
-def test_console_trace_is_indented_so_that_its_text_forges_no_line(output: Output) -> None:
-    with output.taking(style="console"):
-        Log().failed(Failure("step", raised(FORGED)))
-    head, *trace = output.text.splitlines()
-    assert " ERROR   step failed  where=step  error=ValueError" in head
-    assert len(trace) > 3
-    assert all(line.startswith("    ") for line in trace)
-    assert "\x1b" not in output.text
 
 
 @given(st.text(), st.text())
@@ -306,13 +256,6 @@ def test_any_text_is_one_line_in_either_style(message: str, value: str) -> None:
     assert json.loads(as_json(record, fields))["detail"] == value
 
 
-def test_console_says_what_there_is_to_say(output: Output) -> None:
-    with output.taking(style="console"):
-        fields = {"state": "up", "errors": 0, "reason": "", "kinds": {}, "answer": None}
-        logger.info("up", extra={"fields": fields})
-    assert re.fullmatch(r"\d\d:\d\d:\d\d INFO    up  state=up  errors=0\n", output.text)
-
-
 @pytest.mark.parametrize(("terminal", "begins"), [(False, r"\{"), (True, r"\d\d:\d\d:\d\d ")], ids=["file", "terminal"])
 def test_auto_is_for_people_on_a_terminal_alone(output: Output, *, terminal: bool, begins: str) -> None:
     master, slave = os.openpty() if terminal else os.pipe()
@@ -320,22 +263,6 @@ def test_auto_is_for_people_on_a_terminal_alone(output: Output, *, terminal: boo
         logger.info("hello")
         assert re.match(begins, os.read(master, 1000).decode())
     os.close(master)
-
-
-@pytest.mark.parametrize(("level", "heard"), [("debug", 3), ("info", 2), ("warning", 1), ("error", 0)], ids=str)
-def test_level_silences_what_is_below(output: Output, level: str, heard: int) -> None:
-    with output.taking(level=level):
-        logger.debug("one")
-        logger.info("two")
-        logger.warning("three")
-    assert len(output.lines) == heard
-
-
-def test_libraries_are_heard_too(output: Output) -> None:
-    with output.taking():
-        logging.getLogger("aiohttp.server").error("bad %s", "request")
-    (line,) = output.lines
-    assert (line["message"], line["level"], line["service"]) == ("bad request", "error", "web")
 
 
 def test_line_that_cannot_be_rendered_is_counted_and_the_next_one_written(output: Output) -> None:
@@ -361,22 +288,6 @@ def test_slow_reader_gets_all_that_fitted_whole(output: Output, *, blocking: boo
             lines = [json.loads(next(reader))["message"] for _ in range(count)]
     assert lines == [f"line {number}" for number in range(count)]
     assert output.drops == 0
-
-
-def test_last_lines_are_written_before_the_context_ends(output: Output) -> None:
-    with output.taking():
-        for number in range(QUEUE_LIMIT // 2):
-            logger.info("line %d", number)
-    assert output.messages == [f"line {number}" for number in range(QUEUE_LIMIT // 2)]
-
-
-def test_reader_who_is_gone_is_no_failure_of_ours(output: Output) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    with output.taking(descriptor=writing):
-        for _ in range(3):
-            logger.info("not captured")
-    assert output.drops == 3
 
 
 STALLED = f"""
@@ -418,21 +329,6 @@ def test_reader_who_stalls_holds_up_neither_the_loop_nor_the_exit() -> None:
     assert 0 <= QUEUE_LIMIT + 2000 - int(drops) - heard <= QUEUE_LIMIT + 1
 
 
-def test_lines_of_several_threads_are_not_mixed(output: Output) -> None:
-    def talk(number: int) -> None:
-        for _ in range(100):
-            logger.info("thread", extra={"fields": {"filling": str(number) * 500}})
-
-    with output.taking():
-        threads = [threading.Thread(target=talk, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(output.lines) + output.drops == 400
-    assert all(len(set(line["filling"])) == 1 for line in output.lines)
-
-
 # -- the fleet ----------------------------------------------------------------------------------------------
 
 
@@ -469,14 +365,6 @@ def test_what_happens_to_the_fleet_is_a_line(
     assert fields.items() <= line.items()
 
 
-def test_what_a_person_wrote_in_a_hold_cannot_forge_a_line(output: Output) -> None:
-    for style in ("json", "console"):
-        with output.taking(style=style):
-            Log().beaten(BeatRecord(Fleet(10), (HoldBegan(Hold(FORGED, FORGED, 1_700_000_000.0, FORGED)),)))
-        assert len(output.text.splitlines()) == 1
-        assert "\x1b" not in output.text
-
-
 # -- planned ends, and orders of a person ---------------------------------------------------------------------
 
 AGING = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0, retire_timeout_s=60.0)
@@ -505,26 +393,6 @@ async def test_planned_end_is_told_step_by_step_with_its_reason(output: Output) 
     draining = output.lines[3]
     assert draining["reason"].startswith("retired at age 1m 52s")
     assert (draining["lease"], draining["answer"]) == ("granted", "lease granted, 1 of 1 in use")
-
-
-@in_virtual_time
-async def test_lease_without_an_answer_is_a_warning_and_sampled(output: Output) -> None:
-    with output.taking():
-        async with ControllerRig(AGING, observe=Log(HandClock()).observe) as rig:
-            await rig.advance(101)
-            for _ in range(3):
-                await rig.answered(Unknown("timeout"))
-                await rig.advance(6)
-    warnings = [line["message"] for line in output.lines if line["level"] == "warning"]
-    assert warnings == ["no lease: Redis did not answer in time: without a clear answer there is no lease"]
-
-
-@in_virtual_time
-async def test_shadow_says_once_that_it_would_retire(output: Output) -> None:
-    with output.taking():
-        async with ControllerRig(replace(AGING, enforce=False), observe=Log().observe) as rig:
-            await rig.advance(300)
-    assert output.messages == ["up", "would be retired (shadow mode)"]
 
 
 @in_virtual_time

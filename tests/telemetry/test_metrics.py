@@ -12,7 +12,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from harness.binaries import require
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
-from sidecar.core.life.container import resume, start
 from sidecar.core.types import (
     Answer,
     CauseTrial,
@@ -21,12 +20,10 @@ from sidecar.core.types import (
     ErrorReport,
     Fleet,
     Granted,
-    Latch,
     Missed,
     Report,
     Results,
     Sample,
-    State,
     Unknown,
 )
 from sidecar.telemetry.fleet_metrics import FleetReadings
@@ -100,9 +97,10 @@ class Board:
 
     def watch(self, rig: ControllerRig) -> None:
         controller = rig.controller
+        measurements = controller.assessment.measurements
         readings = Readings(
             lambda: controller.snapshot,
-            counted=lambda: (controller.measurements.errors.ever(), controller.measurements.others.ever()),
+            counted=lambda: (measurements.errors.ever(), measurements.others.ever()),
             stale=lambda: controller.stale_reports,
             lag_s=lambda: controller.lag_s,
             honour_s=300.0,
@@ -174,34 +172,12 @@ def test_promtool_has_nothing_to_say_about_a_full_page() -> None:
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
-def test_page_is_text_format_0_0_4() -> None:
-    assert Board().metrics.page()[1] == "text/plain; version=0.0.4; charset=utf-8"
-
-
-def test_process_itself_is_measured() -> None:
-    assert (Board().value("process_resident_memory_bytes") or 0) > 1_000_000
-
-
 def test_build_and_limits_are_told_from_the_beginning() -> None:
     board = Board("shadow")
     assert board.value("arbiter_error_limit") == 5
     assert board.value("arbiter_budget_capacity_tokens") == 10
     ((_, _, mode),) = board.series("arbiter_build_info")
     assert mode == "shadow"
-
-
-@pytest.mark.parametrize("where", ["step", "journal", "budget", "listener"])
-def test_failures_are_zero_before_the_first_one(where: str) -> None:
-    board = Board()
-    assert board.value("arbiter_failures_total", where=where) == 0
-    board.metrics.failed(Failure(where, ValueError()))
-    assert board.value("arbiter_failures_total", where=where) == 1
-
-
-def test_lost_line_of_the_log_is_counted_as_a_failure() -> None:
-    board = Board()
-    board.metrics.log_dropped()
-    assert board.value("arbiter_failures_total", where="log") == 1
 
 
 @pytest.mark.parametrize(
@@ -231,31 +207,6 @@ async def test_cull_and_would_be_cull_are_counted_apart() -> None:
     assert counted == [(1, 0), (0, 1)]
 
 
-@in_virtual_time
-async def test_second_life_that_is_culled_is_a_second_cull() -> None:
-    board = Board()
-    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
-        for life in ("boot-1", "boot-2"):
-            await rig.errors(5, app_start=life)
-            await rig.advance(10.25)
-            await rig.answered(GRANTED)
-            await rig.advance(10.25)
-        assert rig.state() is State.DOWN
-    assert board.value("arbiter_culls_total") == 2
-    assert board.value("arbiter_app_restarts_total") == 1
-
-
-@in_virtual_time
-async def test_latch_that_was_found_on_disk_is_no_new_cull() -> None:
-    board = Board()
-    fresh = start("web/a", 1000.0, NO_SETTLE)
-    container = resume(fresh, Latch("web/a/-", UNIX_S, "many"), 1000.0, 3.0, NO_SETTLE)
-    async with ControllerRig(NO_SETTLE, container=container, observe=board.metrics.observe) as rig:
-        await rig.advance(30)
-        assert rig.state() is State.DOWN
-    assert board.value("arbiter_culls_total") == 0
-
-
 @pytest.mark.parametrize(
     ("answer", "outcome", "reason"),
     [
@@ -278,17 +229,6 @@ async def test_claims_are_counted_by_outcome_and_reason(answer: Answer | Excepti
     assert board.value("arbiter_claim_duration_seconds_count") == 1
     assert board.value("arbiter_claim_duration_seconds_sum") == pytest.approx(0.25)
     assert board.value("arbiter_budget_reachable") == (outcome != "unknown")
-
-
-@in_virtual_time
-async def test_tokens_in_use_are_those_of_the_last_clear_answer() -> None:
-    board = Board()
-    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
-        await rig.errors(5)
-        await rig.answered(Denied("window", 7, 10, 60.0))
-        await rig.advance(12)
-        await rig.answered(Unknown("timeout"))
-    assert board.value("arbiter_budget_used_tokens") == 7
 
 
 @pytest.mark.parametrize(
@@ -315,17 +255,6 @@ async def test_capacity_is_that_of_the_last_store_that_answered(
     assert board.value("arbiter_budget_used_tokens") == used
     assert board.value("arbiter_budget_capacity_tokens") == capacity
     assert board.value("arbiter_budget_reachable") == (7 if reachable is None else reachable)
-
-
-@in_virtual_time
-async def test_first_name_of_the_app_is_no_restart() -> None:
-    board = Board()
-    async with ControllerRig(observe=board.metrics.observe) as rig:
-        await rig.errors(1, app_start="boot-1")
-        assert board.value("arbiter_app_restarts_total") == 0
-        await rig.errors(1, app_start="boot-2")
-        await rig.errors(1, app_start="boot-1")
-    assert board.value("arbiter_app_restarts_total") == 1
 
 
 # -- the controller, read at the scrape ---------------------------------------------------------------------------
@@ -364,17 +293,6 @@ async def test_story_as_the_metrics_tell_it() -> None:
 
 
 @in_virtual_time
-async def test_exactly_one_state_holds() -> None:
-    board = Board()
-    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
-        board.watch(rig)
-        for step in (rig.errors(5), rig.answered(GRANTED), rig.advance(11)):
-            await step
-            states = board.series("arbiter_state")
-            assert states == {(state,): float(state is rig.state()) for state in State}
-
-
-@in_virtual_time
 async def test_page_can_be_read_before_the_first_check() -> None:
     board = Board()
     rig = ControllerRig(observe=board.metrics.observe)
@@ -382,17 +300,6 @@ async def test_page_can_be_read_before_the_first_check() -> None:
     assert board.value("arbiter_last_check_timestamp_seconds") is None
     assert board.value("arbiter_state", state="starting") == 1
     await rig.end()
-
-
-@in_virtual_time
-async def test_lag_of_the_loop_is_told() -> None:
-    board = Board()
-    async with ControllerRig(observe=board.metrics.observe) as rig:
-        board.watch(rig)
-        await rig.errors(1)
-        rig.loop.stall(7)
-        await rig.advance(0)
-        assert board.value("arbiter_loop_lag_seconds") == pytest.approx(7, abs=1)
 
 
 # -- labels -------------------------------------------------------------------------------------------------
@@ -411,39 +318,6 @@ async def test_flood_of_kinds_does_not_grow_the_page() -> None:
             sizes.append((len(board.series("arbiter_window_errors")), len(board.series("arbiter_errors_total"))))
         assert sizes == [(33, 36)] * 3
         assert sum(board.series("arbiter_window_errors").values()) == 3000
-
-
-def test_polls_are_counted_by_who_asked_what_and_was_told_what() -> None:
-    board = Board()
-    for poller, path, status in [("nomad", "/health/nomad", 200), ("haproxy", "agent", 503), ("haproxy", "agent", 503)]:
-        board.metrics.polled(poller, path, status)
-    assert board.series("arbiter_polls_total") == {
-        ("nomad", "/health/nomad", "200"): 1,
-        ("haproxy", "agent", "503"): 2,
-    }
-
-
-def test_refusals_are_counted_by_listener_and_reason() -> None:
-    board = Board()
-    board.metrics.refused("local", "size")
-    board.metrics.refused("local", "size")
-    assert board.series("arbiter_refusals_total") == {("local", "size"): 2}
-
-
-@in_virtual_time
-async def test_weight_and_success_rate_are_those_of_the_last_second() -> None:
-    board = Board()
-    async with ControllerRig(replace(POLICY, error_ratio=0.0)) as rig:
-        board.watch(rig)
-        assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (100, None)
-        await rig.reports(Results(30, 10))
-        await rig.advance(5)
-        assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (42, 0.75)
-        await rig.errors(5)
-        await rig.advance(4)
-        await rig.answered(GRANTED)
-        assert (board.value("arbiter_weight"), board.value("arbiter_success_rate")) == (0, 0.75)
-        assert board.series("arbiter_would_weight") == {}
 
 
 @in_virtual_time
@@ -490,26 +364,6 @@ async def test_planned_end_is_counted_by_what_came_of_it_and_is_no_cull() -> Non
 
 
 @in_virtual_time
-async def test_cull_is_no_retirement() -> None:
-    board = Board()
-    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
-        board.watch(rig)
-        await rig.errors(5)
-        await rig.answered(GRANTED)
-        assert (board.value("arbiter_culls_total"), retirements(board)) == (1.0, NEVER)
-        assert board.value("arbiter_lifetime_due_timestamp_seconds") == 0.0
-
-
-@in_virtual_time
-async def test_shadow_counts_once_what_it_would_retire() -> None:
-    board = Board("shadow")
-    async with ControllerRig(replace(AGING, enforce=False), observe=board.metrics.observe) as rig:
-        board.watch(rig)
-        await rig.advance(300)
-        assert retirements(board) == Counter({**NEVER, "would": 1})
-
-
-@in_virtual_time
 async def test_lease_that_came_too_late_is_none_that_was_used() -> None:
     board = Board()
     async with ControllerRig(replace(AGING, lifetime_max_s=200.0), observe=board.metrics.observe) as rig:
@@ -519,18 +373,3 @@ async def test_lease_that_came_too_late_is_none_that_was_used() -> None:
         await rig.answered(Granted(1, 1))
         assert retirements(board) == NEVER
         assert board.value("arbiter_load") == 0.9
-
-
-@in_virtual_time
-async def test_container_that_is_not_replaced_within_five_minutes_is_not_honoured() -> None:
-    board = Board()
-    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
-        board.watch(rig)
-        await rig.advance(400)
-        assert board.value("arbiter_not_honoured") == 0.0, "it is old, but up"
-        await rig.errors(5)
-        await rig.answered(GRANTED)
-        await rig.advance(298)
-        assert board.value("arbiter_not_honoured") == 0.0
-        await rig.advance(60)
-        assert (board.value("arbiter_state", state="down"), board.value("arbiter_not_honoured")) == (1.0, 1.0)

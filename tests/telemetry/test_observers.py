@@ -5,8 +5,7 @@ from functools import partial
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.life.container import start
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Evidence, Fleet, Missed, Policy, Sample, Unknown
-from sidecar.telemetry.log import Log
+from sidecar.core.types import Evidence, Fleet, Missed, Policy, Unknown
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Failure, Observers
 
@@ -33,22 +32,6 @@ def test_every_observer_gets_the_same_record_in_order() -> None:
     expected = [record, beat, Missed("status"), Failure("journal", error, "write")]
     assert seen == [(name, what) for what in expected for name in ("first", "second")]
     assert all(one is other for (_, one), (_, other) in zip(seen[::2], seen[1::2], strict=True))
-
-
-def test_metrics_and_log_can_observe_everything() -> None:
-    observers, metrics, log = Observers(), Metrics("enforce", 5, 10), Log()
-    for each in (metrics, log):
-        observers.steps.append(each.observe)
-        observers.beats.append(each.beaten)
-        observers.scrapes.append(each.scraped)
-        observers.failures.append(each.failed)
-    observers.beat(BeatRecord(Fleet(3, used=2, capacity=4)))
-    observers.scrape(Sample({}))
-    observers.failed("budget", ValueError("lost"))
-    value = metrics.registry.get_sample_value
-    assert (value("arbiter_budget_used_tokens"), value("arbiter_budget_capacity_tokens")) == (2, 4)
-    assert value("arbiter_scrapes_total", {"outcome": "ok"}) == 1
-    assert value("arbiter_failures_total", {"where": "budget"}) == 1
 
 
 def test_budget_is_shown_as_unreachable_until_a_beat_is_answered() -> None:

@@ -9,7 +9,6 @@ import pytest
 from harness.containers import (
     APP,
     DENIED,
-    DOWN,
     DRAINING,
     FINE,
     GRANTED,
@@ -18,14 +17,11 @@ from harness.containers import (
     POLICY,
     REVIVED,
     SICK,
-    STARTING,
-    STOPPING,
     SUSPECT,
     UNKNOWN,
     UP,
     WHY,
     answered,
-    asking,
     asks,
     begun,
     heard,
@@ -43,10 +39,9 @@ from sidecar.core.life.triggers import (
     CullOrdered,
     ReturnToken,
     SaveMemory,
-    StopRequested,
     Trigger,
 )
-from sidecar.core.types import Answer, Latch, Policy, Presence, State
+from sidecar.core.types import Answer, Latch, Policy
 
 WARM_UP = replace(POLICY, grace_s=30.0)
 SHADOW = replace(POLICY, enforce=False)
@@ -86,13 +81,6 @@ def test_suspect_with_old_errors_claims_nothing_until_another_error(suspect: Con
         assert reasons.reason_word(waiting.answer or UNKNOWN) == "old_errors"
     assert asks(step(waiting, SICK, due + 3.0, POLICY)[1]) == [f"{APP}/one"]
     assert step(waiting, FINE, due + 2.5, POLICY)[0].state is UP
-
-
-def test_announced_suspect_with_old_errors_waits_too() -> None:
-    at_once = replace(POLICY, settle_s=0.0)
-    suspect, _ = step(up(at_once), OLD, 5.0, at_once)
-    waiting, effects = step(suspect, heard(suspect), 5.0, at_once)
-    assert (waiting.due, effects) == (6.0, ())
 
 
 def test_order_of_a_person_needs_no_error() -> None:
@@ -160,46 +148,6 @@ def test_refused_order_leaves_one_who_suffers_as_it_was(answer: Answer, due: flo
     assert asks(step(back, SICK, due, POLICY)[1]) == [f"{APP}/one"]
 
 
-def test_claim_that_is_on_its_way_will_do() -> None:
-    ordered, effects = step(asking(), ORDERED, 6.0, POLICY)
-    assert (ordered.state, ordered.asking, effects) == (SUSPECT, True, ())
-    ordered, _ = step(ordered, FINE, 6.5, POLICY)
-    assert step(ordered, answered(ordered, GRANTED), 7.0, POLICY)[0].state is DRAINING
-
-
-def test_second_order_is_the_first_one() -> None:
-    ordered, _ = step(up(), ORDERED, 6.0, POLICY)
-    assert step(ordered, CullOrdered("bob", "me too"), 6.5, POLICY) == (ordered, ())
-
-
-@pytest.mark.parametrize("state", [DRAINING, DOWN, STOPPING])
-def test_order_means_nothing_to_who_is_out_already(state: State) -> None:
-    container = replace(resume(begun(), LATCH, 0.0, 99.0, POLICY), state=state)
-    assert step(container, ORDERED, 6.0, POLICY) == (container, ())
-
-
-def test_shadow_only_says_that_it_would_be_culled() -> None:
-    ordered, _ = step(up(SHADOW), ORDERED, 6.0, SHADOW)
-    would, effects = step(ordered, answered(ordered, GRANTED), 7.0, SHADOW)
-    assert (would.state, would.would_culls, would.would_down, would.order) == (SUSPECT, 1, True, None)
-    assert (would.haproxy_up, effects, would.presence) == (True, (), Presence.DOWN)
-    assert step(would, ORDERED, 7.5, SHADOW) == (would, ())
-    assert step(would, FINE, 8.0, SHADOW)[0].state is UP
-
-
-def test_order_is_for_one_life_only() -> None:
-    ordered, _ = step(up(), ORDERED, 6.0, POLICY)
-    fresh, _ = step(ordered, AppRestarted("two"), 7.0, POLICY)
-    assert (fresh.state, fresh.order) == (STARTING, None)
-    assert step(fresh, answered(ordered, GRANTED), 8.0, POLICY) == (fresh, (ReturnToken(f"{APP}/one"),))
-
-
-def test_sidecar_that_stops_carries_out_no_order() -> None:
-    ordered, _ = step(up(), ORDERED, 6.0, POLICY)
-    stopping, _ = step(ordered, StopRequested(), 7.0, POLICY)
-    assert step(stopping, answered(ordered, GRANTED), 8.0, POLICY) == (stopping, (ReturnToken(f"{APP}/one"),))
-
-
 def test_order_does_not_wait_for_the_fleet_to_be_heard_and_leaves_one_that_was_not_to_wait() -> None:
     sick, _ = step(up(), SICK, 5.0, POLICY)
     ordered, effects = step(sick, ORDERED, 6.0, POLICY)
@@ -222,18 +170,6 @@ def test_revived_container_is_up_as_another_life_of_the_same_app(drained_for_s: 
     assert (revived.app_start, revived.born, revived.due) == ("one", 0.0, None)
     assert revived.claim_id == f"{APP}/revived-1"
     assert (revived.haproxy_up, revived.nomad_up) == (True, True)
-
-
-def test_revived_container_that_is_sick_still_is_culled_with_a_token_of_its_own() -> None:
-    revived, _ = step(resume(begun(), LATCH, 0.0, 99.0, POLICY), REVIVED, 20.0, POLICY)
-    revived, _ = step_and_beat(revived, SICK, 30.0, POLICY)
-    revived, effects = step(revived, SICK, 33.0, POLICY)
-    assert effects == (SaveMemory(), ClaimToken(f"{APP}/revived-1"))
-
-
-@pytest.mark.parametrize("container", [begun(WARM_UP), up(), asking()], ids=["starting", "up", "suspect"])
-def test_revival_means_nothing_to_who_is_up(container: Container) -> None:
-    assert step(container, REVIVED, 6.0, POLICY) == (container, ())
 
 
 def test_name_that_the_app_tells_first_after_its_revival_is_the_word_of_its_claims() -> None:

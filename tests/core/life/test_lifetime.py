@@ -82,12 +82,6 @@ def test_busy_waits_and_idle_goes(policy: Policy, now: float, load: Load | None,
     assert is_due(MIDDLE, load, now, policy) is expected
 
 
-def test_of_a_fleet_that_began_together_the_idle_go_before_the_busy() -> None:
-    now = MIDDLE.born + 1.2 * PATIENT.lifetime_s
-    fleet = {"idle": IDLE, "busy": BUSY, "silent": None}
-    assert [name for name, load in fleet.items() if is_due(MIDDLE, load, now, PATIENT)] == ["idle", "silent"]
-
-
 @pytest.mark.parametrize(("load", "expected"), [(None, False), (Load(0.0, 0.0), False), (Load(0.01, 0.0), True)])
 def test_by_default_every_load_is_busy(load: Load | None, expected: object) -> None:
     assert is_busy(load, Policy()) is expected

@@ -15,13 +15,11 @@ from harness.containers import (
     DRAINING,
     FINE,
     GRANTED,
-    LATCH,
     LEASE,
     REPLAYED,
     RETIRING,
     REVIVED,
     SICK,
-    STARTING,
     STOPPING,
     SUSPECT,
     UNKNOWN,
@@ -42,7 +40,6 @@ from sidecar.core.life.triggers import (
     ClaimToken,
     ClearWindow,
     CullOrdered,
-    Effect,
     ReleaseLease,
     RequestLease,
     SaveMemory,
@@ -114,19 +111,6 @@ DUE: list[Row] = [(0, FINE, UP, []), (99.9, FINE, UP, []), (100, FINE, RETIRING,
 )
 def test_due_container_goes_under_a_lease_and_never_without(policy: Policy, rows: list[Row]) -> None:
     check_story([*DUE, *rows], policy)
-
-
-@pytest.mark.parametrize("answer", [DENIED, UNKNOWN], ids=["denied", "unknown"])
-def test_who_has_no_lease_is_well_and_in_balance(answer: Answer) -> None:
-    container = check_story([*DUE, (105, answer, RETIRING, [])])
-    assert (container.presence, container.haproxy_up, container.nomad_up) == (Presence.WELL, True, True)
-    assert (container.lease_answer, container.answer, container.latch) == (answer, None, None)
-
-
-@pytest.mark.parametrize("jitter", [0.0, 1.0])
-def test_next_request_for_a_lease_is_spread(jitter: float) -> None:
-    container, _ = step(retiring(), leased(DENIED, jitter=jitter), 100.0, AGING)
-    assert container.due == 110.0 + 2.5 * jitter
 
 
 def test_retired_container_is_latched_without_a_token_and_says_how_old_it_was() -> None:
@@ -213,11 +197,6 @@ def test_no_token_is_claimed_before_the_request_for_a_lease_is_answered() -> Non
     assert (container.state, container.lease, container.lease_ends) == (DRAINING, "", None)
 
 
-def test_culled_container_stays_down_as_ever_however_old_it_is() -> None:
-    down = resume(begun(AGING), LATCH, 0.0, 99.0, AGING)
-    assert step(down, FINE, 1e9, AGING) == (replace(down, verdict=FINE.verdict, is_overdue=True), ())
-
-
 def test_back_off_of_leases_is_none_of_claims() -> None:
     container = check_story([*DUE, (105, UNKNOWN, RETIRING, []), (106, FINE, RETIRING, [ASK])])
     container = check_story([(106, UNKNOWN, RETIRING, []), (107, SICK, SUSPECT, [RELEASE])], container=container)
@@ -234,17 +213,6 @@ def test_retired_container_that_nobody_replaces_is_up_again_and_tries_again_a_qu
     assert (container.latch, container.verdict, container.lease_ends, container.due) == (None, None, None, None)
     assert container.incarnation == "one"
     check_story([(189.9, FINE, UP, []), (190, FINE, RETIRING, [ASK])], container=container)
-
-
-def test_whoever_comes_back_begins_with_an_empty_window_and_is_remembered_so() -> None:
-    container = check_story(GONE)
-    _, effects = step(container, FINE, 165.0, AGING)
-    assert effects == (ClearWindow(heart=False), RELEASE, SaveMemory())
-
-
-def test_lease_counts_from_when_it_was_asked_for() -> None:
-    container, _ = step(retiring(), leased(GRANTED, took_s=2.5), 102.5, AGING)
-    assert (container.due, container.lease_ends) == (112.5, 160.0)
 
 
 def test_lease_that_was_granted_before_by_a_lost_answer_lasts_as_long_as_the_store_says() -> None:
@@ -280,32 +248,6 @@ def test_restarted_sidecar_goes_on_with_what_is_left(gone_s: float, state: State
     assert (container.state, container.due, container.lease_ends, container.lease) == (state, due, ends, "lease-1")
     container, _ = step(container, FINE, max(due, 500.0), AGING)
     assert container.state is (DOWN if state is DRAINING else UP)
-
-
-@pytest.mark.parametrize("state", [RETIRING, DRAINING, DOWN])
-def test_replacement_in_place_starts_clean(state: State) -> None:
-    container = replace(retired(), state=state)
-    fresh, effects = step(container, AppRestarted("two", identity=RandomIdentity("lease-2", 0.7)), 120.0, AGING)
-    assert (fresh.state, fresh.latch, fresh.lease_ends, fresh.born) == (STARTING, None, None, 120.0)
-    assert (fresh.identity, fresh.leasing, fresh.respite_until) == (
-        RandomIdentity("lease-2", 0.7),
-        False,
-        float("-inf"),
-    )
-    assert effects == (ClearWindow(), SaveMemory())
-
-
-def test_lease_that_comes_for_an_ended_life_is_given_back() -> None:
-    fresh, _ = step(retiring(), AppRestarted("two", identity=RandomIdentity("lease-2")), 101.0, AGING)
-    after, effects = step(fresh, leased(GRANTED), 102.0, AGING)
-    assert (after, effects) == (fresh, (RELEASE,))
-
-
-def test_naming_a_life_leaves_its_retirement_as_it_was() -> None:
-    container, _ = step(begun(AGING, app_start=None), FINE, 0.0, AGING)
-    container, _ = step(container, FINE, 100.0, AGING)
-    named, _ = step(container, AppRestarted("one", identity=RandomIdentity("lease-2")), 101.0, AGING)
-    assert (named.state, named.leasing, named.identity, named.born) == (RETIRING, True, RandomIdentity("lease-1"), 0.0)
 
 
 def test_life_that_chance_gave_no_word_is_not_retired() -> None:
@@ -353,16 +295,6 @@ def test_order_comes_before_a_retirement_and_leads_back_to_it_if_refused() -> No
     container, effects = step(container, answered(container, DENIED), 107.0, AGING)
     assert (container.state, container.due, effects) == (RETIRING, 107.0, ())
     check_story([(107, FINE, RETIRING, [ASK])], container=container)
-
-
-@pytest.mark.parametrize("policy", [AGING, replace(AGING, lifetime_s=0.0)], ids=["with a lifetime", "without"])
-def test_stray_answers_change_nothing(policy: Policy) -> None:
-    effects: tuple[Effect, ...]
-    for container in (begun(policy), retired(), resume(begun(policy), LATCH, 0.0, 99.0, policy)):
-        after, effects = step(container, leased(GRANTED, "foreign"), 1.0, policy)
-        assert (after, effects) == (container, (ReleaseLease("foreign"),))
-    after, effects = step(retired(), leased(GRANTED), 101.0, policy)
-    assert (after, effects) == (retired(), ())
 
 
 def test_name_that_comes_while_the_lease_is_asked_for_is_no_other_life() -> None:

@@ -197,12 +197,6 @@ def test_each_state_has_its_presence_in_the_fleet(
 # -- wishes and names -----------------------------------------------------------------------------------------
 
 
-def test_cull_is_latched_with_its_claim_and_reason_and_remembered() -> None:
-    container, effects = step(asking(), answered(asking(), GRANTED), 9.0, POLICY)
-    assert container.latch == Latch(f"{APP}/one", 1_000.0, WHY)
-    assert effects == (SaveMemory(),)
-
-
 WARM_UP = replace(POLICY, grace_s=30.0)
 
 
@@ -213,15 +207,6 @@ def test_another_incarnation_starts_clean(state: State) -> None:
     assert fresh.due == 80.0
     returned = (ReturnToken(old.claim_id),) if state is SUSPECT else ()
     assert step(old, AppRestarted("two"), 50.0, WARM_UP) == (fresh, (ClearWindow(), *returned, SaveMemory()))
-
-
-def test_claim_of_an_ended_incarnation_says_nothing_about_the_next() -> None:
-    old = asking()
-    fresh, _ = step(old, AppRestarted("two"), 10.0, POLICY)
-    fresh, _ = step_and_beat(fresh, SICK, 11.0, POLICY)
-    fresh, effects = step(fresh, SICK, 14.0, POLICY)
-    assert asks(effects) == [f"{APP}/two"]
-    assert step(fresh, answered(old, GRANTED), 15.0, POLICY) == (fresh, (ReturnToken(old.claim_id),))
 
 
 @pytest.mark.parametrize(
@@ -238,17 +223,6 @@ def test_first_name_belongs_to_the_life_that_is_watched(container: Container, in
     assert named == replace(container, app_start="two", incarnation=incarnation)
     assert named.claim_id == f"{APP}/{incarnation}"
     assert effects == (SaveMemory(),)
-
-
-@pytest.mark.parametrize("state", [STARTING, UP, SUSPECT, RETIRING, DRAINING, DOWN])
-@pytest.mark.parametrize("app_start", ["one", None], ids=["named", "nameless"])
-def test_app_that_has_gone_ends_its_life_before_the_next_is_named(state: State, app_start: str | None) -> None:
-    old = replace(asking(app_start=app_start), state=state, latch=LATCH, answer=GRANTED, would_culls=2)
-    fresh, effects = step(old, AppRestarted(None, "after-1"), 50.0, WARM_UP)
-    assert fresh == replace(start(APP, 50.0, WARM_UP), incarnation="after-1")
-    assert (fresh.latch, fresh.claim_id, fresh.born) == (None, f"{APP}/after-1", 50.0)
-    returned = (ReturnToken(old.claim_id),) if state is SUSPECT else ()
-    assert effects == (ClearWindow(), *returned, SaveMemory())
 
 
 def nameless(policy: Policy = POLICY) -> Container:
@@ -277,15 +251,6 @@ def test_word_of_a_nameless_life_survives_a_kill() -> None:
     killed, _ = step(suspect, SICK, 64.0, POLICY)
     back = start(APP, 70.0, POLICY, app_start=killed.app_start, asked_under=killed.incarnation)
     assert step(back, AppRestarted("two"), 71.0, POLICY)[0].claim_id == f"{APP}/after-1"
-
-
-def test_late_grant_to_the_life_that_has_gone_says_nothing_about_the_next() -> None:
-    old = asking(app_start=None)
-    fresh, _ = step(old, AppRestarted(None, "after-1"), 10.0, POLICY)
-    fresh, _ = step_and_beat(fresh, SICK, 11.0, POLICY)
-    fresh, _ = step(fresh, SICK, 14.0, POLICY)
-    assert fresh.asking
-    assert step(fresh, answered(old, GRANTED), 15.0, POLICY) == (fresh, (ReturnToken(old.claim_id),))
 
 
 # -- back-off -------------------------------------------------------------------------------------------------
@@ -454,14 +419,6 @@ def test_name_that_comes_while_it_settles_has_to_be_heard_first() -> None:
     assert step(container, beat(life="two"), 2.5, POLICY)[0].due == 5.5
 
 
-def test_container_that_would_be_down_claims_nothing_whatever_the_fleet_hears() -> None:
-    shadow = replace(POLICY, enforce=False)
-    container, _ = step(asking(shadow), answered(asking(shadow), GRANTED), 4.0, shadow)
-    for event in (beat(), UNANSWERED, beat(), SICK):
-        container, effects = step(container, event, 60.0, shadow)
-        assert (container.would_down, container.due, effects) == (True, None, ())
-
-
 def test_suspect_is_refused_from_the_first_denial_until_it_recovers() -> None:
     container, _ = step(asking(), answered(asking(), DENIED), 4.0, POLICY)
     container, _ = step(container, SICK, 14.0, POLICY)
@@ -546,13 +503,6 @@ def test_errors_of_the_grace_do_not_count_when_it_is_over() -> None:
     """The window reaches back into the warm-up: unless it is emptied, its errors cull the app at the grace's end."""
     container, effects = step(begun(WARM_UP), SICK, 30.0, WARM_UP)
     assert (container.state, container.verdict, effects) == (UP, None, (ClearWindow(heart=False),))
-
-
-def test_stopping_in_the_drain_does_not_cut_the_drain_short_for_nomad() -> None:
-    draining, _ = step(asking(), answered(asking(), GRANTED), 9.0, POLICY)
-    stopping, _ = step(draining, StopRequested(), 10.0, POLICY)
-    assert not stopping.haproxy_up
-    assert stopping.nomad_up
 
 
 def test_stopping_when_down_stays_down_for_nomad() -> None:

@@ -174,21 +174,6 @@ def test_container_without_a_token_stays_up_and_asks_again(rows: list[Row]) -> N
 @pytest.mark.parametrize(
     "rows",
     [
-        [(9, GRANTED, UP)],
-        [(9, SICK, SUSPECT), (9, GRANTED, DRAINING)],
-        [(9, DENIED, SUSPECT), (10, FINE, UP)],
-        [(9, UNKNOWN, SUSPECT), (9.5, FINE, UP)],
-        [(9, GRANTED, UP), (50, SICK, SUSPECT), (53, SICK, ClaimToken), (54, REPLAYED, DRAINING)],
-    ],
-    ids=["granted too late", "well and sick again in flight", "denied", "unknown", "the late token is used later"],
-)
-def test_recovery_while_the_claim_was_in_flight(rows: list[Row]) -> None:
-    check_story([*SETTLED, (8.5, FINE, SUSPECT), *rows], POLICY)
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
         [(9, GRANTED, SUSPECT), (100, SICK, SUSPECT)],
         [(9, GRANTED, SUSPECT), (70, FINE, UP), (80, SICK, SUSPECT), (83, SICK, ClaimToken)],
         [(9, DENIED, SUSPECT), (19, SICK, ClaimToken)],
@@ -219,26 +204,3 @@ def test_shadow_counts_would_be_culls_and_asks_for_each_under_its_own_id() -> No
 # -- gone without a name for the next life --------------------------------------------------------------------
 
 GONE = AppRestarted(None, "after-1")
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [(5, GONE, STARTING), (5, FINE, UP)],
-        [*SETTLED, (9, GONE, STARTING), (9, SICK, SUSPECT), (12, SICK, ClaimToken), (13, GRANTED, DRAINING)],
-        [*SETTLED, (9, GRANTED, DRAINING), (10, GONE, STARTING), (10, FINE, UP)],
-        [*SETTLED, (9, GRANTED, DRAINING), (19, SICK, DOWN), (60, GONE, STARTING), (60, FINE, UP)],
-        [*SETTLED, (9, GRANTED, DRAINING), (19, SICK, DOWN), (60, GONE, STARTING), (61, AppRestarted("two"), STARTING)],
-        [*SETTLED, (9, StopRequested(), STOPPING), (10, GONE, STOPPING)],
-    ],
-    ids=[
-        "gone while up",
-        "gone with a claim on its way",
-        "gone in the drain",
-        "gone when down",
-        "and the next one named",
-        "gone while we stop",
-    ],
-)
-def test_app_that_has_gone_is_followed_by_one_that_starts_clean(rows: list[Row]) -> None:
-    check_story(rows, POLICY)

@@ -10,7 +10,7 @@ import pytest
 
 from harness.memory_store import MemoryStore
 from harness.virtual_time import in_virtual_time
-from sidecar.controller.error_sharing import ErrorSharing
+from sidecar.controller.error_minutes import ErrorMinutes
 from sidecar.core.types import Unknown
 
 EPOCH_S = 1_700_000_400.0
@@ -28,7 +28,7 @@ class Rig:
         self.added: list[Mapping[int, int]] = []
         self.failures: list[Exception] = []
         self.answer: int | Unknown | Exception = 1
-        self.sharing = ErrorSharing(
+        self.sharing = ErrorMinutes(
             lambda: self.total, self, wall=lambda: self.now, rng=Random(1), on_failure=self.failures.append
         )
 
@@ -74,7 +74,7 @@ def test_errors_stand_in_the_minute_in_which_they_were_counted_whenever_they_are
             return EPOCH_S + loop.time() - begun
 
         store = MemoryStore(lambda: round((wall() + store_ahead_s) * 1_000_000))
-        sharing = ErrorSharing(lambda: total, store, wall=wall, rng=rng, on_failure=failures.append)
+        sharing = ErrorMinutes(lambda: total, store, wall=wall, rng=rng, on_failure=failures.append)
         task = loop.create_task(sharing.run())
         expected: dict[int, int] = {}
         for number in range(300):
