@@ -151,7 +151,7 @@ ROWS: Final = (
             "Policy.drain_s": "240.0",
             "Policy.retire_timeout_s": "840.0",
             "RotationPlan.each_s": "240.0",
-            **named("honour_s", "720.0", "EntryWriter.*", "Alerts.*"),
+            **named("honour_s", "720.0", "Alerts.*"),
         },
     ),
     Row("action", "exit", NO_COMMAND | {"Actuator.name": "exit", "Actuator.action()": "<lambda>"}),
