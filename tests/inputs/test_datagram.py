@@ -6,9 +6,6 @@ import asyncio
 import os
 import socket
 import stat
-import subprocess
-import sys
-import time
 from contextlib import asynccontextmanager, closing
 from itertools import pairwise
 from pathlib import Path
@@ -22,19 +19,9 @@ from sidecar.core.types import ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs.datagram import BATCH, BATCH_BYTES, PACKET_LIMIT, RECEIVE_BUFFER, Datagrams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
 ONE = b"errors:1|c"
-SENDER = """
-import socket, sys
-address, count = sys.argv[1], int(sys.argv[2])
-path = address.startswith("/")
-opened = socket.socket(socket.AF_UNIX if path else socket.AF_INET, socket.SOCK_DGRAM)
-opened.connect(address if path else (address.split(":")[0], int(address.split(":")[1])))
-for _ in range(count):
-    opened.send(b"errors:1|c")
-"""
-"""Sends so many packets to an address, as fast as it can: ADDRESS COUNT."""
 
 
 class Controller:
@@ -350,45 +337,3 @@ async def test_close_leaves_the_socket_file_of_a_successor(controller: Controlle
         with _connected(path) as client:
             client.send(ONE)
             await _assert_sum(controller, 1)
-
-
-# -- floods from another process ----------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def _sending(address: str, count: int) -> AsyncIterator[asyncio.subprocess.Process]:
-    arguments = ("-c", SENDER, address, str(count))
-    sender = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=subprocess.DEVNULL)
-    try:
-        yield sender
-    finally:
-        if sender.returncode is None:
-            sender.kill()
-        await sender.wait()
-
-
-async def _ticks(sender: asyncio.subprocess.Process, clock: Callable[[], float] = time.monotonic) -> list[float]:
-    """Seconds between turns of a coroutine that wants one each millisecond, while the sender lives."""
-    at = [clock()]
-    ended = asyncio.ensure_future(sender.wait())
-    while not ended.done():
-        await asyncio.sleep(0.001)
-        at.append(clock())
-    return [after - before for before, after in pairwise(at)]
-
-
-@pytest.mark.parametrize("kind", ["udp", "unix"])
-async def test_flood_loses_only_what_the_kernel_drops_and_starves_no_other_work(
-    controller: Controller, path: str, kind: str
-) -> None:
-    async with _opened(controller) as datagrams:
-        await (datagrams.open_unix(path) if kind == "unix" else datagrams.open_udp("127.0.0.1", 0))
-        async with _sending(datagrams.addresses[0], 50_000) as sender:
-            # Of the processor: how long it has to wait for that is for the machine to say.
-            gaps = sorted(await _ticks(sender, time.thread_time))
-            assert await sender.wait() == 0
-        await _assert_known(controller, datagrams, 50_000)
-        assert datagrams.packets == sum(controller.errors)
-        assert gaps[len(gaps) * 9 // 10] < 0.05
-        if kind == "unix":
-            assert datagrams.kernel_drops == 0  # the sender waits instead

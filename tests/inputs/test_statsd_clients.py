@@ -133,16 +133,6 @@ async def test_statsd_reports_are_counted(controller: Controller, datagrams: Dat
     assert datagrams.unreadable == 0
 
 
-async def test_statsd_sampled_errors_are_scaled(controller: Controller, datagrams: Datagrams) -> None:
-    with closing(statsd.StatsClient(*_host_and_port(datagrams))) as client:
-        for _ in range(200):
-            client.incr("errors", rate=0.25)
-        client.incr("heartbeat")
-    await _heard(controller)
-    assert controller.errors["unknown"] == 4 * (datagrams.lines - 1)
-    assert datagrams.unreadable == 0
-
-
 # -- Python: datadog ----------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,9 @@
 """The weight of a container at the load balancer in percent: its success rate cubed, or a soft drain.
 
-The cube is that of timmc's cascade (``client/success_rate``): an app that fails half of its requests gets an eighth. A weight
-must not flutter, least of all in a hundred containers at once: a target nearby changes nothing, and every change takes
-time. It falls fast, because users notice every second; it rises slowly, so that a container that has just recovered is
-not flooded.
+The cube is that of timmc's cascade (``client/success_rate``): an app that fails half of its requests gets an eighth. A
+weight must not flutter, least of all in a hundred containers at once: a target nearby changes nothing, and every change
+takes time. It falls fast, because users notice every second; it rises slowly, so that a container that has just
+recovered is not flooded.
 
 Where no requests are known, because the app reports only errors, a suspect is drained softly: its weight is lowered at
 once, without a token, and rises again when it recovers. It is lowered only as far as the other containers can make up
