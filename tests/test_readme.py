@@ -10,8 +10,8 @@ from prometheus_client.core import Metric
 
 from sidecar import __version__
 from sidecar.app import build_action, build_app_port, build_notify, build_run_lock
-from sidecar.config import settings
-from sidecar.config.settings import load_config
+from sidecar.config import shown
+from sidecar.config.load import load
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
@@ -54,7 +54,7 @@ def _families() -> list[Metric]:
     metrics.registry.register(DatagramReadings(lambda: {"packets": 0, "lines": 0, "kernel": 0}))
     metrics.registry.register(FleetReadings(lambda: Fleet(1)))
     metrics.registry.register(LedgerReadings(lambda: 0, lambda: 0))
-    build_run_lock.run_lock(load_config({"run_lock": "/l", "standby": "true"}, {}), metrics.registry)
+    build_run_lock.run_lock(load({"run_lock": "/l", "standby": "true"}, {}), metrics.registry)
     build_action.counter(metrics.registry, "exit")
     build_app_port.show_listening(metrics.registry, lambda: True)
     metrics.registry.register(build_notify.DeliveryTelemetry(Log()))
@@ -66,7 +66,7 @@ def _full_name(family: Metric) -> str:
 
 
 def _settings() -> list[list[str]]:
-    return [[f"`{name}`", f"`{default}`" if default else "", text] for name, default, text in settings.table()]
+    return [[f"`{name}`", f"`{default}`" if default else "", text] for name, default, text in shown.table()]
 
 
 def test_the_gates_have_every_reason_for_which_a_token_is_refused() -> None:

@@ -18,7 +18,7 @@ import sidecar
 from harness.ports import free_ports
 from harness.waiting import wait_for
 from sidecar.app import build, daemon
-from sidecar.config.settings import load_config
+from sidecar.config.load import load
 
 WALK: Final = sidecar.__doc__ or ""
 STEPS: Final = re.findall(r"``(\w+(?:\.\w+)+)``", WALK.partition("\n1. ")[2])
@@ -55,7 +55,7 @@ def _report_until_down(local: int, public: int) -> None:
 async def _serve_until_down() -> None:
     local, public = free_ports(2)
     listeners = {"local_listen": f"127.0.0.1:{local}", "public_listen": f"127.0.0.1:{public}"}
-    config, stop = load_config({"alone": "true", **listeners, **FAST}, {}), asyncio.Event()
+    config, stop = load({"alone": "true", **listeners, **FAST}, {}), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(daemon.serve(config, build.metrics_of(config), stop))
         await asyncio.to_thread(_report_until_down, local, public)

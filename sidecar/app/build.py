@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sidecar.actions.actuator import Actuator
-    from sidecar.config.slices import Config, HookConfig
+    from sidecar.config.settings import Config, HookConfig
     from sidecar.controller.evidence_capture import CullHook
     from sidecar.core.life.snapshot import Snapshot
     from sidecar.core.types import Report

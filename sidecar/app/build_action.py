@@ -21,7 +21,7 @@ from sidecar.core.types import Entry
 from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
-    from sidecar.config.slices import ActionConfig, IdentityConfig
+    from sidecar.config.settings import ActionConfig, IdentityConfig
     from sidecar.telemetry.metrics import Metrics
     from sidecar.telemetry.observers import Observers
 

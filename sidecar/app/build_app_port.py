@@ -14,7 +14,7 @@ from sidecar.inputs.app_port import AppPort
 from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
-    from sidecar.config.slices import Config
+    from sidecar.config.settings import Config
     from sidecar.controller.container_controller import Controller
     from sidecar.inputs.app_port import Offer
     from sidecar.telemetry.observers import Observers

@@ -15,7 +15,7 @@ from sidecar.telemetry.metrics import DatagramReadings
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from sidecar.config.slices import StatsdConfig
+    from sidecar.config.settings import StatsdConfig
 
 Offer = Callable[[Sequence[Report]], bool]
 """Takes reports; False if too many are waiting."""

@@ -36,7 +36,7 @@ from sidecar.telemetry.log import logger
 if TYPE_CHECKING:
     from sidecar.app.build import Sidecar
     from sidecar.app.build_operator_routes import OperatorRoutes
-    from sidecar.config.slices import Config
+    from sidecar.config.settings import Config
 
 CONNECTIONS: Final = {"local": 128, "public": MOST, "page": 64}
 """Connections per listener, as far as the process may open files."""

@@ -27,7 +27,7 @@ from sidecar.telemetry.log import logger
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from sidecar.config.slices import Config, NotifyConfig
+    from sidecar.config.settings import Config, NotifyConfig
     from sidecar.core.explain.samples import ErrorSample
     from sidecar.core.types import Entry
     from sidecar.notify.messenger import FleetRecords

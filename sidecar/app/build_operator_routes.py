@@ -26,7 +26,7 @@ from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
     from sidecar.app.build import Sidecar
-    from sidecar.config.slices import Config
+    from sidecar.config.settings import Config
     from sidecar.server.callers import Authorize
     from sidecar.server.why import Why
 

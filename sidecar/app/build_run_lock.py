@@ -11,7 +11,7 @@ from sidecar.app import late_imports
 from sidecar.app.run_lock import RunLock
 
 if TYPE_CHECKING:
-    from sidecar.config.slices import Config
+    from sidecar.config.settings import Config
 
 
 def run_lock(config: Config, registry: CollectorRegistry) -> RunLock:

@@ -17,7 +17,7 @@ from sidecar.inputs.series_selection import SeriesSelection
 from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
-    from sidecar.config.slices import ScrapeConfig
+    from sidecar.config.settings import ScrapeConfig
     from sidecar.telemetry.observers import Observers
 
 Offer = Callable[[Sequence[Report]], bool]

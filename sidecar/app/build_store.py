@@ -20,7 +20,7 @@ from sidecar.store.budget import Counter, FleetBudget
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sidecar.config.slices import BudgetConfig, Config, RedisConfig
+    from sidecar.config.settings import BudgetConfig, Config, RedisConfig
     from sidecar.store.protocol import Store
     from sidecar.store.redis import RedisStore
 

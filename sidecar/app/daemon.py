@@ -18,7 +18,7 @@ from sidecar.app import lean_import
 from sidecar.app.build import DISK_S, Sidecar, build, metrics_of
 from sidecar.app.build_listeners import listening
 from sidecar.app.late_imports import import_late
-from sidecar.config import secret_files
+from sidecar.config import files
 from sidecar.core.life.triggers import StopRequested
 from sidecar.core.types import State
 from sidecar.net.event_loop import new_loop
@@ -29,7 +29,7 @@ from sidecar.telemetry.log_output import logging_to
 
 if TYPE_CHECKING:
     from sidecar.app.run_lock import RunLock
-    from sidecar.config.slices import Config
+    from sidecar.config.settings import Config
     from sidecar.telemetry.metrics import Metrics
     from sidecar.telemetry.observers import Observers
 
@@ -150,8 +150,7 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
     yield sidecar.error_minutes.run()
     yield import_late()
     config = sidecar.config
-    if secret_files.paths(config):
-        yield _warn_of_open_secrets(config)
+    yield _warn_of_files(config)
     if sidecar.actuator is not None:
         yield sidecar.actuator.run(lambda: sidecar.snapshot().container)
     if sidecar.app_port is not None:
@@ -174,9 +173,9 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
         ).run()
 
 
-async def _warn_of_open_secrets(config: Config) -> None:
+async def _warn_of_files(config: Config) -> None:
     with suppress(RuntimeError):  # no thread can be started
-        for sentence in await in_thread(lambda: [*secret_files.open_to_others(config)]):
+        for sentence in await in_thread(lambda: [*files.problems(config)]):
             logger.warning(sentence)
 
 

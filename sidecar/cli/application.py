@@ -7,16 +7,13 @@ import importlib
 import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import click
 
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.parameters import CONTEXT, Invocation, version_option
 from sidecar.cli.terminal import COMPLETE, PROGRAM, cause, complain
-
-if TYPE_CHECKING:
-    from sidecar.config.settings_model import Settings
 
 COMMANDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "The sidecar": {
@@ -86,7 +83,9 @@ def root() -> None:
     """Run the sidecar beside one container, or ask it and its fleet."""
 
 
-def run(arguments: Sequence[str], environ: Mapping[str, str], serve: Callable[[Settings], int] | None = None) -> int:
+def run(
+    arguments: Sequence[str], environ: Mapping[str, str], serve: Callable[[dict[str, Any]], int] | None = None
+) -> int:
     """Run a command and return its exit code; every problem is one line on standard error.
 
     ``run`` calls ``serve`` with its settings. A shell that asks for completions (``COMPLETE``) gets them instead.

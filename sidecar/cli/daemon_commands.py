@@ -8,11 +8,11 @@ import click
 
 from sidecar.cli.exit_codes import EXIT_CODES
 from sidecar.cli.parameters import invocation, json_option, version_option
-from sidecar.cli.settings_options import SettingsCommand, given, settings
+from sidecar.cli.settings_options import SettingsCommand, given, values
 from sidecar.cli.terminal import complain
-from sidecar.config import secret_files, shown
-from sidecar.config.settings import origins
-from sidecar.config.slices import config_of
+from sidecar.config import files, shown
+from sidecar.config.load import origins
+from sidecar.config.settings import config_of
 
 _EPILOG: Final = f"""\
 {EXIT_CODES}
@@ -28,7 +28,7 @@ such as --standby needs no value. Durations: 10s, 500ms, 5m, 1h; a bare number i
 def run(ctx: click.Context, /) -> int:
     """Run the sidecar. This is what happens without a command."""
     serve = invocation(ctx).serve
-    effective = settings(ctx)
+    effective = values(ctx)
     return serve(effective) if serve else 0
 
 
@@ -40,12 +40,12 @@ def run(ctx: click.Context, /) -> int:
 def check_config(ctx: click.Context, /, *, changed: bool, as_json: bool) -> int:
     """Print the effective settings and their origins."""
     write = shown.as_json if as_json else shown.effective
-    effective = settings(ctx)
+    effective = values(ctx)
     text = write(effective, origins(given(ctx), invocation(ctx).environ), is_changed_only=changed)
     if text:
         click.echo(text)
     else:
         complain("every setting has its default")
-    for sentence in secret_files.open_to_others(config_of(effective.model_dump())):
+    for sentence in files.problems(config_of(effective)):
         complain(f"warning: {sentence}")
     return 0

@@ -8,7 +8,7 @@ from sidecar.cli.doctor import examination
 from sidecar.cli.parameters import invocation, json_option
 from sidecar.cli.remote import URL
 from sidecar.cli.settings_options import SettingsCommand, config, given
-from sidecar.config.settings import origins
+from sidecar.config.load import origins
 
 
 @click.command(cls=SettingsCommand)

@@ -15,7 +15,7 @@ from sidecar.cli.local_api import OK, NoSidecarError, Reply, ask, refused
 from sidecar.cli.parameters import Command, json_option, show
 from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import complain
-from sidecar.config.slices import Config
+from sidecar.config.settings import Config
 
 REFRESH_S: Final = 2.0
 _FRAME: Final = 4

@@ -18,7 +18,7 @@ from sidecar.cli import remote
 from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE
 from sidecar.cli.terminal import cause, complain
 from sidecar.config import addresses
-from sidecar.config.slices import Config
+from sidecar.config.settings import Config
 from sidecar.net.client_tls import KeyPair, certificate, client_context
 from sidecar.server.public_request import TAKES_NO_BODY
 

@@ -16,14 +16,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from sidecar.cli.exit_codes import EXIT_BUG, EXIT_USAGE
 from sidecar.cli.terminal import COMPLETE, complain
 
 if TYPE_CHECKING:
-    from sidecar.config.settings_model import Settings
-    from sidecar.config.slices import Config
+    from sidecar.config.settings import Config
 
     Serve = Callable[[Config], int]
 
@@ -87,7 +86,7 @@ def _run(arguments: list[str], serve: Serve | None) -> int:
 
 
 def _config(answer: bytes) -> Config:
-    from sidecar.config.slices import config_of  # noqa: PLC0415 - not before the fork: the child has no use for it
+    from sidecar.config.settings import config_of  # noqa: PLC0415 - not before the fork: the child has no use for it
 
     return config_of(json.loads(answer))
 
@@ -121,9 +120,9 @@ def _run_child(arguments: list[str], sink: int) -> NoReturn:
 
 
 def _hand_over(arguments: list[str], sink: int) -> int:
-    def written(settings: Settings) -> int:
+    def written(values: dict[str, Any]) -> int:
         with os.fdopen(sink, "w") as pipe:
-            json.dump(settings.model_dump(), pipe)
+            json.dump(values, pipe)
         return 0
 
     if arguments == ["run"]:
@@ -133,12 +132,12 @@ def _hand_over(arguments: list[str], sink: int) -> int:
     return application.run(arguments, os.environ, written)
 
 
-def _load(written: Callable[[Settings], int]) -> int:
+def _load(written: Callable[[dict[str, Any]], int]) -> int:
     """Do as ``application.run`` does without options: click and the options would take 20 ms."""
-    from sidecar.config.settings import SettingsError, load  # noqa: PLC0415 - pydantic, for the child alone
+    from sidecar.config.load import SettingsError, values  # noqa: PLC0415 - pydantic, for the child alone
 
     try:
-        return written(load({}, os.environ))
+        return written(values({}, os.environ))
     except SettingsError as error:
         for problem in error.problems:
             complain(problem)

@@ -15,7 +15,7 @@ from sidecar.cli.local_api import ALONE, OK, NoSidecarError, Reply, ask, refused
 from sidecar.cli.parameters import Command, author_option, json_option, login, person, show
 from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import complain, plain
-from sidecar.config.slices import Config
+from sidecar.config.settings import Config
 from sidecar.core.life.delays import CHECK_JITTER
 
 _INSTANCE: Final = click.option(

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -17,9 +17,6 @@ from sidecar import __version__
 from sidecar.cli.exit_codes import EXIT_CODES
 from sidecar.cli.terminal import PROGRAM
 from sidecar.runlock import durations
-
-if TYPE_CHECKING:
-    from sidecar.config.settings_model import Settings
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "show_default": True}
 _NAMES_NOBODY: Final = frozenset({"root", "nobody", "app", "arbiter", "health-arbiter"})
@@ -32,7 +29,7 @@ class Invocation(NamedTuple):
     """The object of click's root context: the environment of the command, and what ``run`` does with the settings."""
 
     environ: Mapping[str, str]
-    serve: Callable[[Settings], int] | None = None
+    serve: Callable[[dict[str, Any]], int] | None = None
 
 
 def invocation(ctx: click.Context) -> Invocation:

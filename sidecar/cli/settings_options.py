@@ -10,11 +10,12 @@ import click
 
 from sidecar.cli import remote
 from sidecar.cli.parameters import Command, invocation
-from sidecar.config.settings import SettingsError, load, load_config, table
-from sidecar.config.settings_model import Settings
-from sidecar.config.shown import ADVANCED, FIRST
-from sidecar.config.slices import Config
-from sidecar.config.sources import PREFIX, former
+from sidecar.config import load as loading
+from sidecar.config.former import former
+from sidecar.config.load import SettingsError, load
+from sidecar.config.settings import Config
+from sidecar.config.shown import ADVANCED, FIRST, table
+from sidecar.config.sources import PREFIX
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,23 +110,23 @@ def given(ctx: click.Context) -> dict[str, str]:
     return {name: ctx.meta[name] for name in _options() if name in ctx.meta}
 
 
-def settings(ctx: click.Context) -> Settings:
-    """All settings, valid. Raises UsageError, with a line for each problem."""
+def values(ctx: click.Context) -> dict[str, Any]:
+    """The value of every setting. Raises UsageError, with a line for each problem."""
     try:
-        return load(given(ctx), invocation(ctx).environ)
+        return loading.values(given(ctx), invocation(ctx).environ)
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
 
 
 def config(ctx: click.Context) -> Config:
-    """The configuration by which a command finds its sidecar. Raises UsageError as ``settings``."""
+    """The configuration by which a command finds its sidecar. Raises UsageError as ``values``."""
     variables = invocation(ctx).environ
     flags, environ = given(ctx), {name: variables[name] for name in variables if name not in remote.VARIABLES}
     try:
-        return load_config(flags, environ)
+        return load(flags, environ)
     except SettingsError as error:
         is_elsewhere = remote.target() is not None
         if is_elsewhere or not all(problem.startswith("ARBITER_TOKEN_FILE") for problem in error.problems):
             raise click.UsageError(str(error)) from None
         # Not every user may read the token file. A GET needs no token; the sidecar refuses an order without one.
-        return load_config({**flags, "token_file": ""}, environ)
+        return load({**flags, "token_file": ""}, environ)

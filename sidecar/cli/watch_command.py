@@ -18,7 +18,7 @@ from sidecar.cli.local_api import NOT_SERVED, NoSidecarError
 from sidecar.cli.parameters import DURATION, Command, json_option
 from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import cause, complain, plain
-from sidecar.config.slices import Config
+from sidecar.config.settings import Config
 
 SILENCE_S: Final = 60.0
 """The sidecar sends a comment more often than this."""

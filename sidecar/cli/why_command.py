@@ -16,7 +16,7 @@ from sidecar.cli.local_api import OK, ask, refused
 from sidecar.cli.parameters import Command, json_option, show
 from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import complain, plain
-from sidecar.config.slices import Config
+from sidecar.config.settings import Config
 from sidecar.core.types import MANUAL, Presence
 from sidecar.server import why_text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from sidecar.config import shares
 
 if TYPE_CHECKING:
-    from sidecar.config.slices import BudgetConfig
+    from sidecar.config.settings import BudgetConfig
 
 BOUND: Final = "at most N culls in any window, or 3N with refunds"
 """The bound with the default settings, for a budget of N tokens."""

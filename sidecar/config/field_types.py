@@ -5,7 +5,7 @@ A bound is either at the field or here, never in both: pydantic would apply only
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -14,9 +14,6 @@ from sidecar.config.scrape_url import parse_target
 from sidecar.config.selectors import parse_selectors
 from sidecar.net import address_gate
 from sidecar.runlock import durations
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
 
 _BUDGET_LIMIT = 1000
 _DAY_S = 86400  # beyond any use, and within what the event loop's timers can hold
@@ -41,16 +38,6 @@ def _long_seconds(value: object) -> float:
     if seconds > _MONTH_DAYS * _DAY_S:
         raise ValueError(f"must be at most {_MONTH_DAYS * 24}h")
     return seconds
-
-
-def _part(value: object) -> object:
-    """``10%`` is 0.1."""
-    if not isinstance(value, str) or not value.strip().endswith("%"):
-        return _no_bool(value)
-    try:
-        return float(value.strip()[:-1]) / 100
-    except ValueError:
-        raise ValueError("must be a part such as 0.1 or 10%") from None
 
 
 def _web_url(text: str) -> str:
@@ -94,7 +81,6 @@ Count = Annotated[int, BeforeValidator(_no_bool)]
 Fraction = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 LongSeconds = Annotated[float, BeforeValidator(_long_seconds)]
-Part = Annotated[float, BeforeValidator(_part), Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
 
 StatsdPrefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]
@@ -117,7 +103,7 @@ Networks = Annotated[str, AfterValidator(_networks)]
 FilePath = Annotated[str, AfterValidator(addresses.path)]
 SocketPath = Annotated[str, AfterValidator(addresses.socket_path)]
 
-
-def is_duration(field: FieldInfo) -> bool:
-    """Whether the field holds seconds, which a user reads and writes as ``10s``."""
-    return any(isinstance(part, BeforeValidator) and part.func in (_seconds, _long_seconds) for part in field.metadata)
+DURATIONS: Final = (BeforeValidator(_seconds), BeforeValidator(_long_seconds))
+"""How the types of durations read a value."""
+PATHS: Final = (AfterValidator(addresses.path), AfterValidator(addresses.socket_path))
+"""How the types of paths read a value."""

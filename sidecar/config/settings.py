@@ -1,76 +1,435 @@
-"""Reads and validates the settings: in a short-lived child process of the daemon, and in the commands.
+"""All settings: each is declared here once, in the class of the part that receives it.
 
-Flags win over the environment, the environment over the TOML file, the file over the preset, the preset over
-what Nomad says, and that over the defaults. The daemon gets the values and never imports pydantic, which is why each
-value is a plain scalar. No problem reported here repeats a secret.
+A declaration has the name, the type, the bounds, the default and one sentence, with the unit and the value that means
+off. ``model`` reads it with pydantic, in another process; so this module must not import pydantic, and its annotations
+stay text. Durations are seconds; ``""`` is a text that was not set.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import ValidationError
-
-from sidecar.config import shown, sources
-from sidecar.config.contradictions import contradictions
-from sidecar.config.settings_model import Settings
+from sidecar.config.addresses import OFF, listed
+from sidecar.config.rollout import ALL, ALONE, SHADOW, own_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sidecar.config.slices import Config
+    from pydantic import Field
+
+    from sidecar.config.field_types import (
+        Budget,
+        Count,
+        FilePath,
+        Fraction,
+        KindLimits,
+        KindNames,
+        Link,
+        Listen,
+        ListenOrOff,
+        LongSeconds,
+        LoopbackOrOff,
+        Name,
+        Networks,
+        PortOrAddress,
+        RedisUrls,
+        ScrapeUrl,
+        Seconds,
+        Selectors,
+        ShareOfFleet,
+        SocketPath,
+        StatsdPrefix,
+        Switch,
+        WebUrl,
+    )
+    from sidecar.config.rollout import Mode
 
 
-class SettingsError(Exception):
-    """The settings cannot be used. ``problems`` has one line each, beginning with the variable's name."""
+class IdentityConfig(NamedTuple):
+    """Which container this is. ``mode`` is the mode of this container, after ``enforce_percent``."""
 
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+    service: Annotated[
+        Name, Field(max_length=128), "Name of the service that shares one budget; under Nomad, job and group."
+    ] = "app"
+    namespace: Annotated[
+        Name, Field(max_length=128), "Namespace of the service's name; under Nomad, its namespace."
+    ] = "default"
+    instance: Annotated[
+        Name,
+        Field(max_length=128),
+        "Name of this container, unique within the service; under Nomad by default the allocation's id.",
+    ] = ""
+    mode: Annotated[
+        Mode,
+        "Effect on unhealthy containers: `enforce` culls them, `shadow` only reports it; with `redis_url` or `alone` "
+        "the default is `enforce`.",
+    ] = "shadow"
+    enforce_percent: Annotated[
+        Count, Field(ge=0, le=100), "Percentage of the containers that `enforce` is for; the others run as in `shadow`."
+    ] = 100
+    alone: Annotated[
+        bool,
+        "Whether a sidecar without `redis_url` may enforce, with a budget of its own: for a container without a fleet.",
+    ] = False
 
+    @property
+    def has_other_mode(self) -> bool:
+        """Whether containers of the service may run in the other mode."""
+        return self.mode == SHADOW or self.enforce_percent < ALL
 
-def load(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
-    """Return the effective settings of ``flags`` (by setting name) and ``environ``.
-
-    Raises SettingsError with all problems at once.
-    """
-    given = _given(flags, environ)
-    problems = list(given.problems)
-    try:
-        settings = Settings(**given.merged())
-    except ValidationError as error:
-        details = error.errors(include_url=False, include_input=False)
-        # pydantic makes no default that depends on other values if any value is bad. The bad value has its own line.
-        bad = [detail for detail in details if detail["type"] != "default_factory_not_called"]
-        problems += [shown.problem(detail, Settings.model_fields, given) for detail in bad]
-        raise SettingsError(problems) from None
-    problems += contradictions(settings)
-    if problems:
-        raise SettingsError(problems)
-    return settings
-
-
-def load_config(flags: Mapping[str, str], environ: Mapping[str, str]) -> Config:
-    """Return the effective settings as slices. Raises SettingsError."""
-    from sidecar.config.slices import config_of  # noqa: PLC0415 - not needed in the child of a run
-
-    return config_of(load(flags, environ).model_dump())
-
-
-def origins(flags: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the source of each effective value by setting: flag, env, file, preset, nomad or default."""
-    given = _given(flags, environ)
-    return {name: given.origin(name) for name in Settings.model_fields}
+    @property
+    def app(self) -> str:
+        """Service and instance, the name of the app in state files."""
+        return f"{self.service}/{self.instance}"
 
 
-def table() -> list[tuple[str, str, str]]:
-    """Return name, default as a user would write it, and description of every setting."""
-    return shown.rows(Settings.model_fields)
+class JudgingConfig(NamedTuple):
+    """What makes an app unhealthy, and how often the window is checked."""
+
+    error_limit: Annotated[
+        Count, Field(ge=1), "Number of server errors in the error window at which the app is unhealthy."
+    ] = 5
+    error_window: Annotated[
+        Seconds, Field(ge=1, le=3600, multiple_of=1), "Time for which an error counts, in whole seconds, 1s to 1h."
+    ] = 60
+    kind_limits: Annotated[
+        KindLimits, "Number of errors of one kind at which the app is unhealthy: `redis:3,mysql:5`."
+    ] = ""
+    ignore_kinds: Annotated[
+        KindNames, "Kinds of errors that are shown and never count: `cache,search`; empty: none."
+    ] = ""
+    error_ratio: Annotated[
+        Fraction, Field(ge=0, le=1), "Ratio of failed requests at which the app is unhealthy, from 0 to 1; 0: off."
+    ] = 0.5
+    consecutive_limit: Annotated[
+        Count, Field(ge=0), "Number of failed requests in a row at which the app is unhealthy; 0: off."
+    ] = 0
+    heartbeat_timeout: Annotated[Seconds, "Maximum time between two heartbeats, once the app has sent one; 0: off."] = 0
+    scrape_down_after: Annotated[
+        Count, Field(ge=0), "Number of failed scrapes in a row at which the app is unhealthy; 0: off."
+    ] = 0
+    outlier: Annotated[
+        Switch,
+        "Comparison with the fleet: errors are too many only above what chance explains at the fleet's median rate; "
+        "`off`: the limits alone decide.",
+    ] = "on"
+    grace: Annotated[Seconds, "Time after the app's start in which its errors do not count; 0: none."] = 0
+    check_interval: Annotated[Seconds, Field(ge=0.1), "Time between two checks of the window."] = 10
 
 
-def _given(flags: Mapping[str, str], environ: Mapping[str, str]) -> sources.Sources:
-    # Job files and units leave a setting out with an empty variable.
-    lowered = {name.lower(): value for name, value in environ.items() if value}
-    variables = {name: sources.variable(name).lower() for name in Settings.model_fields}
-    env = {name: lowered[variable] for name, variable in variables.items() if variable in lowered}
-    return sources.read(Settings.model_fields, flags, env, environ)
+class CullingConfig(NamedTuple):
+    """The steps of a cull, from the claim to the container that is down."""
+
+    settle: Annotated[
+        Seconds, "Time that a suspect waits before its claim, which it makes unless it is fine meanwhile; 0: none."
+    ] = 3
+    drain: Annotated[Seconds, "Time between the drain at HAProxy and the failing health check for Nomad; 0: none."] = 10
+
+
+class ActionConfig(NamedTuple):
+    """What has a container that is down restarted."""
+
+    action: Annotated[
+        Literal["check", "exit", "command", "nomad-restart", "nomad-stop"],
+        "Action after the drain: `check` (its failing check restarts the container), `exit`, `command`, "
+        "`nomad-restart` or `nomad-stop`.",
+    ] = "check"
+    action_command: Annotated[
+        str, "Command of the action `command`, which no shell reads: `systemctl restart app`."
+    ] = ""
+    action_timeout: Annotated[Seconds, Field(ge=0.1, le=300), "Maximum time of the action, 100ms to 5m."] = 30
+    nomad_task: Annotated[str, "Name of the task that the action `nomad-restart` restarts."] = ""
+
+
+class HookConfig(NamedTuple):
+    """The program that captures evidence before a cull."""
+
+    cull_hook: Annotated[FilePath, "Path of a program that runs before the drain of a cull; empty: none."] = ""
+    cull_hook_timeout: Annotated[Seconds, Field(ge=0.1, le=60), "Maximum time of the hook, 100ms to 1m."] = 5
+
+
+class RetirementConfig(NamedTuple):
+    """Planned restarts because of age."""
+
+    lifetime: Annotated[
+        LongSeconds, "Age at which an app is retired: drained and replaced as by a cull, without a token; 0: never."
+    ] = 0
+    lifetime_max: Annotated[
+        LongSeconds, "Maximum age of an app that is not retired while it is busy; 0: being busy does not matter."
+    ] = 0
+    busy_load: Annotated[
+        Fraction, Field(ge=0), "Load above which an app is busy: what the app reports, or else its requests in flight."
+    ] = 0
+    retire_slots: Annotated[
+        Budget, "Maximum number of containers retired at the same time: a count, or a percentage."
+    ] = "1"
+
+
+class WeightConfig(NamedTuple):
+    """The weight at the balancer."""
+
+    weight: Annotated[Switch, "Weight at the balancer by the success rate, cubed, in percent; `off`: full weight."] = (
+        "on"
+    )
+    soft_drain: Annotated[
+        Switch,
+        "Lower weight for a suspect until it recovers, without a token, if its app reports only errors; only with "
+        "`weight`; `off`: full weight.",
+    ] = "on"
+
+
+class BudgetConfig(NamedTuple):
+    """The rules of the fleet: how many culls, and when."""
+
+    budget: Annotated[
+        Budget,
+        "Number of tokens of the service per window, N, as a count or a percentage like `5%`: at most N culls in any "
+        "window, or 3N with refunds.",
+    ] = "10"
+    budget_window: Annotated[Seconds, Field(ge=1), "Time for which a token stays spent, 1s to 24h."] = 600
+    budget_strategy: Annotated[
+        Literal["log", "previous", "fixed"],
+        "Method of counting culls: `log` is exact, `previous` approximate (at most 2N - 1 in any window), `fixed` "
+        "the article's (at most 2N).",
+    ] = "log"
+    spacing: Annotated[Seconds, "Minimum time between two culls of the service; 0: none."] = 0
+    min_healthy: Annotated[
+        ShareOfFleet, "Minimum number of containers in service after a cull: a count, or a percentage; 0: none."
+    ] = "50%"
+    trial: Annotated[
+        Switch,
+        "Limit on culls for one cause until their outcome is known: one at first, more when they help, none for a "
+        "time when they do not; `off`: no limit.",
+    ] = "on"
+    probation: Annotated[Seconds, "Time for which a replacement must stay healthy to show that its cull helped."] = 60
+    refund: Annotated[
+        Switch,
+        "Early return of the token of a cull that helped, only with strategy `log`; `off`: every token stays spent "
+        "for the window.",
+    ] = "on"
+    beat_interval: Annotated[
+        Seconds, Field(ge=0.1, le=300), "Time between two beats, the sidecar's signs of life to the fleet, 100ms to 5m."
+    ] = 10
+    after_data_loss: Annotated[
+        Literal["wait", "continue"],
+        "Behaviour after Redis lost its data: `wait` one window without culls, or `continue`.",
+    ] = "wait"
+
+
+class RedisConfig(NamedTuple):
+    """The Redis that keeps the fleet's state."""
+
+    redis_url: Annotated[
+        RedisUrls,
+        "URL of Redis: `redis://`, `rediss://`, `unix://`, `redis+sentinel://` or `redis+cluster://`; empty: no "
+        "fleet, see `alone`; a URL with a password belongs in the environment or the file.",
+    ] = ""
+    redis_password_file: Annotated[
+        FilePath, "Path of the file with the password for Redis, read again for every connection."
+    ] = ""
+    redis_ca: Annotated[
+        FilePath, "Path of the PEM file with the certificates that sign the one of Redis, for `rediss://`."
+    ] = ""
+    redis_cert: Annotated[FilePath, "Path of the PEM file with the sidecar's certificate for Redis."] = ""
+    redis_key: Annotated[FilePath, "Path of the PEM file with the key of that certificate."] = ""
+    redis_timeout: Annotated[Seconds, Field(ge=0.01, le=10), "Maximum time to wait for Redis, 10ms to 10s."] = 1
+
+
+class StateConfig(NamedTuple):
+    """The directory that keeps the state of this container."""
+
+    state_dir: Annotated[
+        FilePath, "Directory of the state file; under Nomad the allocation's `tmp`; empty: no state file."
+    ] = ""
+
+
+class AppConfig(NamedTuple):
+    """Where the app listens."""
+
+    app_port: Annotated[
+        PortOrAddress,
+        "Port at which the app listens, to notice that it was restarted; `host:port` if it has a network of its own; "
+        "empty: none.",
+    ] = ""
+
+
+class ScrapeConfig(NamedTuple):
+    """The app's metrics page."""
+
+    scrape_url: Annotated[
+        ScrapeUrl, "URL of the metrics page: `http://`, `https://`, `unix:///a.sock:/metrics`; empty: none."
+    ] = ""
+    scrape_errors: Annotated[
+        Selectors, 'Selectors of series that count errors, with `;` between: `errors_total{code=~"5.."}`.'
+    ] = ""
+    scrape_requests: Annotated[Selectors, "Selectors of the series that count requests, for the error ratio."] = ""
+    scrape_in_flight: Annotated[Selectors, "Selectors of the series that show the requests in flight."] = ""
+    scrape_interval: Annotated[Seconds, Field(ge=0.1), "Time between two scrapes of the page."] = 10
+
+
+class StatsdConfig(NamedTuple):
+    """StatsD datagrams."""
+
+    statsd_listen: Annotated[
+        LoopbackOrOff, "UDP address for StatsD datagrams, such as `127.0.0.1:8125`: loopback, or `off`."
+    ] = "off"
+    statsd_socket: Annotated[SocketPath, "Path of the unix datagram socket for StatsD datagrams; empty: none."] = ""
+    statsd_prefix: Annotated[
+        StatsdPrefix, "Prefix that the app's StatsD client puts before every name; empty: none."
+    ] = ""
+
+    @property
+    def has_sockets(self) -> bool:
+        """Whether datagrams are received at all."""
+        return self.statsd_listen != OFF or bool(self.statsd_socket)
+
+
+class ServerConfig(NamedTuple):
+    """The listeners, and what they answer."""
+
+    local_listen: Annotated[LoopbackOrOff, "Address at which the app reports errors: loopback, or `off`."] = (
+        "127.0.0.1:9180"
+    )
+    socket: Annotated[SocketPath, "Path of the unix socket at which the app may report errors too; empty: none."] = ""
+    public_listen: Annotated[Listen, "Address at which health and metrics are served."] = "0.0.0.0:9181"
+    public_allow: Annotated[
+        Networks,
+        "Clients of the public listener and of the agent-check, as addresses and networks with commas between: "
+        "`10.0.0.5,10.1.0.0/16,fd00::/8`; loopback, and this machine at its own address, are always allowed; empty: "
+        "everybody.",
+    ] = ""
+    agent_listen: Annotated[ListenOrOff, "Address at which HAProxy's agent-check is answered, or `off`."] = (
+        "0.0.0.0:9182"
+    )
+    page_listen: Annotated[
+        ListenOrOff, "Address of the status page for other machines, which needs a token, or `off`."
+    ] = "off"
+    down_status: Annotated[
+        Count, Field(ge=400, le=599), "HTTP status of a health answer that says down, 400 to 599."
+    ] = 503
+    stop_drain: Annotated[Seconds, "Time for which health is down before the sidecar stops; 0: none."] = 5
+    token_file: Annotated[
+        FilePath, "Path of the file with the token for the page listener and orders over TCP; empty: none."
+    ] = ""
+
+
+class TlsConfig(NamedTuple):
+    """The certificate of the listeners, and the authorities of their clients."""
+
+    tls_cert: Annotated[
+        FilePath, "Path of the listeners' certificate in PEM, read again when it changes; empty: no TLS."
+    ] = ""
+    tls_key: Annotated[FilePath, "Path of the key of that certificate in PEM."] = ""
+    tls_listeners: Annotated[
+        str, "Listeners that use the certificate, with commas between: `page`, `public`, `local`."
+    ] = "page"
+    tls_client_ca: Annotated[
+        FilePath,
+        "Path of the PEM file with the authorities of clients: these listeners then require a certificate that one "
+        "of them has signed, read again when it changes; empty: clients need none.",
+    ] = ""
+
+    def covers(self, listener: str) -> bool:
+        """Whether this listener (``page``, ``public``, ``local``) speaks TLS."""
+        return bool(self.tls_cert) and listener in listed(self.tls_listeners)
+
+
+class NotifyConfig(NamedTuple):
+    """Messages to people, and the links in them."""
+
+    webhook_url: Annotated[WebUrl, "URL for messages, of Slack, Mattermost or Teams as it is; empty: none."] = ""
+    webhook_url_file: Annotated[FilePath, "Path of the file with this URL instead, if it is secret."] = ""
+    webhook_template: Annotated[
+        FilePath, "Path of the file with the JSON of messages, `$` before its fields; empty: their text alone."
+    ] = ""
+    runbook_url: Annotated[
+        Link, "URL with which the links to runbooks begin, in messages and in `/why`; empty: no links."
+    ] = ""
+    page_url: Annotated[Link, "URL of the status page for the links in messages; empty: no links."] = ""
+
+    @property
+    def has_webhook(self) -> bool:
+        """Whether messages are sent at all."""
+        return bool(self.webhook_url or self.webhook_url_file)
+
+
+class RunLockConfig(NamedTuple):
+    """The lock that lets one sidecar of several run, and its standby."""
+
+    run_lock: Annotated[
+        FilePath, "Directory of the run lock, by which one of several sidecars runs; empty: no lock."
+    ] = ""
+    standby: Annotated[bool, "Whether the sidecar waits as standby while another holds the run lock."] = False
+
+
+class LogConfig(NamedTuple):
+    """The log."""
+
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], "Lowest level of the lines that are logged."] = (
+        "info"
+    )
+
+
+class SourceConfig(NamedTuple):
+    """Where settings were read from."""
+
+    config: Annotated[str, "Path of a TOML file with settings, their names in lower case and without the prefix."] = ""
+    preset: Annotated[
+        Literal["", "classdojo"], "Name of a set of defaults: `classdojo` has the numbers of the article and no more."
+    ] = ""
+
+
+class Config(NamedTuple):
+    """All slices."""
+
+    identity: IdentityConfig = IdentityConfig()
+    judging: JudgingConfig = JudgingConfig()
+    culling: CullingConfig = CullingConfig()
+    action: ActionConfig = ActionConfig()
+    hook: HookConfig = HookConfig()
+    retirement: RetirementConfig = RetirementConfig()
+    weight: WeightConfig = WeightConfig()
+    budget: BudgetConfig = BudgetConfig()
+    redis: RedisConfig = RedisConfig()
+    state: StateConfig = StateConfig()
+    app: AppConfig = AppConfig()
+    scrape: ScrapeConfig = ScrapeConfig()
+    statsd: StatsdConfig = StatsdConfig()
+    server: ServerConfig = ServerConfig()
+    tls: TlsConfig = TlsConfig()
+    notify: NotifyConfig = NotifyConfig()
+    run_lock: RunLockConfig = RunLockConfig()
+    log: LogConfig = LogConfig()
+    source: SourceConfig = SourceConfig()
+
+    @property
+    def alone(self) -> str:
+        """What it means that there is no shared store, as a sentence; ``""`` with one."""
+        return "" if self.redis.redis_url else ALONE[self.identity.mode]
+
+    @property
+    def state_directory(self) -> str:
+        """The directory of the state file: the state directory, else that of the run lock; ``""`` for none."""
+        return self.state.state_dir or self.run_lock.run_lock
+
+
+def setting_names() -> tuple[str, ...]:
+    """The names of all settings, part by part."""
+    return tuple(name for part in Config() for name in part._fields)
+
+
+def parts_of(values: Mapping[str, Any]) -> Config:
+    """Return the configuration from the valid value of every setting, with the mode of the service."""
+    parts: dict[str, Any] = {
+        name: type(default)(**{setting: values[setting] for setting in default._fields})
+        for name, default in Config()._asdict().items()
+    }
+    return Config(**parts)
+
+
+def config_of(values: Mapping[str, Any]) -> Config:
+    """Return the configuration of this container: as ``parts_of``, with its own mode."""
+    config = parts_of(values)
+    own = config.identity
+    mode = own_mode(own.mode, own.service, own.instance, own.enforce_percent)
+    return config._replace(identity=own._replace(mode=mode))

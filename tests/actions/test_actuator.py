@@ -17,7 +17,7 @@ from harness.waiting import eventually
 from sidecar.actions.actuator import STOPPED, ActionError, ActionResult, Actuator
 from sidecar.actions.asked_file import ActionProgress, AskedFile
 from sidecar.app.build_action import action, missing
-from sidecar.config.slices import ActionConfig
+from sidecar.config.settings import ActionConfig
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import Moved
 from sidecar.core.life.snapshot import Record

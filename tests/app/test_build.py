@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.app.build import rotation_plan
-from sidecar.config.settings import load_config
+from sidecar.config.load import load
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.rotation import RotationPlan
 
@@ -29,4 +29,4 @@ HALF = Share(500, is_part=True)
     ids=["never", "two at once", "a part at once, and none is replaced before it has drained", "another floor"],
 )
 def test_plan_is_that_of_the_settings(flags: dict[str, str], plan: RotationPlan) -> None:
-    assert rotation_plan(load_config(flags, {})) == plan
+    assert rotation_plan(load(flags, {})) == plan

@@ -11,7 +11,7 @@ import pytest
 from sidecar.actions.actuator import ActionError, ActionResult
 from sidecar.actions.nomad import TaskApi
 from sidecar.app import build_action
-from sidecar.config.slices import ActionConfig, IdentityConfig
+from sidecar.config.settings import ActionConfig, IdentityConfig
 from sidecar.core.types import Entry
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Observers

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from harness import receiver as listening
 from harness.waiting import wait_for
 from sidecar.app import build_notify
-from sidecar.config.settings import load_config
-from sidecar.config.slices import Config
+from sidecar.config.load import load
+from sidecar.config.settings import Config
 from sidecar.core.explain.samples import ErrorSample
 from sidecar.core.types import Entry, ErrorLevel
 from sidecar.notify.webhook import Delivery
@@ -23,7 +23,7 @@ from sidecar.telemetry.observers import Observers
 
 
 def settings(**given: object) -> Config:
-    return load_config({}, {f"ARBITER_{name.upper()}": str(value) for name, value in given.items()})
+    return load({}, {f"ARBITER_{name.upper()}": str(value) for name, value in given.items()})
 
 
 def test_no_messages_without_a_webhook() -> None:

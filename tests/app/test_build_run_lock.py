@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from sidecar.app import build_run_lock
-from sidecar.config.settings import load_config
+from sidecar.config.load import load
 
 EVERYTHING = {
     "redis_url": "redis://localhost",
@@ -22,7 +22,7 @@ EVERYTHING = {
 
 @pytest.mark.parametrize(("settings", "count"), [({}, 3), (EVERYTHING, 7)], ids=["nothing", "everything"])
 def test_standby_imports_the_modules_that_its_configuration_needs(settings: dict[str, str], count: int) -> None:
-    modules = build_run_lock._modules(load_config(settings, {}))
+    modules = build_run_lock._modules(load(settings, {}))
     assert len(modules) == count
     assert ("sidecar.store.redis_client" in modules) is ("redis_url" in settings)
     assert [name for name in modules if find_spec(name) is None] == []
@@ -33,7 +33,7 @@ def test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait(
     tmp_path: Path, standby: str, shown: set[str]
 ) -> None:
     registry = CollectorRegistry()
-    config = load_config({"run_lock": str(tmp_path), "standby": standby}, {})
+    config = load({"run_lock": str(tmp_path), "standby": standby}, {})
     lock = build_run_lock.run_lock(config, registry)
     assert {family.name for family in registry.collect()} == shown
     assert lock.acquire()

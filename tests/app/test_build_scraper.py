@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from sidecar.app.build_scraper import scraper
-from sidecar.config.slices import ScrapeConfig
+from sidecar.config.settings import ScrapeConfig
 from sidecar.core.types import Missed, Report, Sample
 from sidecar.telemetry.observers import Observers
 

@@ -15,8 +15,8 @@ import pytest
 
 from harness.claims import beat, claim, down, lease, suspect
 from sidecar.app import build_store
-from sidecar.config.settings import load_config
-from sidecar.config.slices import BudgetConfig, Config
+from sidecar.config.load import load
+from sidecar.config.settings import BudgetConfig, Config
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import Beat, CauseTrial, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.store.access import Access
@@ -31,7 +31,7 @@ CLAIM = Claim("shop/one/boot", "one", "boot")
 
 
 def settings(**flags: str) -> Config:
-    return load_config({"alone": "true", **flags}, {})
+    return load({"alone": "true", **flags}, {})
 
 
 def terms(**flags: str) -> FleetSettings:
@@ -220,10 +220,10 @@ async def test_sidecar_that_is_alone_shows_no_fleet_and_has_no_leases() -> None:
 IMPORTS = """
 import asyncio, json, sys
 from sidecar.app import build_store
-from sidecar.config.settings import load_config
+from sidecar.config.load import load
 
 async def story():
-    held = build_store.budget(load_config({"redis_url": sys.argv[1]}, {}), print)
+    held = build_store.budget(load({"redis_url": sys.argv[1]}, {}), print)
     await held.aclose()
 
 asyncio.run(story())

@@ -20,7 +20,7 @@ import pytest
 from harness.composition import on_any_port
 from harness.waiting import wait_for
 from sidecar.app import daemon
-from sidecar.config.slices import Config
+from sidecar.config.settings import Config
 from sidecar.net.event_loop import PrioritySelector
 from sidecar.net.sockets import CannotListenError, naming_setting
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,7 @@ from harness.ports import free_port
 from sidecar import __version__
 from sidecar.cli import application
 from sidecar.cli.main import main
-from sidecar.config.settings import table
-from sidecar.config.settings_model import Settings
-from sidecar.config.shown import ADVANCED, FIRST
+from sidecar.config.shown import ADVANCED, FIRST, table
 
 SECRET = "hunter2"  # not one: the string to look for
 FLAGS = [f"--{name.removeprefix('ARBITER_').lower().replace('_', '-')}" for name, _, _ in table()]
@@ -23,11 +22,11 @@ NO_ENVIRON: Mapping[str, str] = {}
 
 class Done:
     def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: str, **environ: str) -> None:
-        self.served: list[Settings] = []
+        self.served: list[dict[str, Any]] = []
         self.code = application.run(arguments, environ, self._serve)
         self.out, self.err = capsys.readouterr()
 
-    def _serve(self, settings: Settings) -> int:
+    def _serve(self, settings: dict[str, Any]) -> int:
         self.served.append(settings)
         return 0
 
@@ -118,7 +117,7 @@ def test_switch_needs_no_value_and_a_run_lock_changes_no_other_option(
 ) -> None:
     done = Done(capsys, "run", *flags)
     (settings,) = done.served
-    assert {name: getattr(settings, name) for name in expected} == expected
+    assert {name: settings[name] for name in expected} == expected
 
 
 def test_a_negative_number_is_a_value_and_not_a_flag(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from harness.ports import free_port
 from harness.raw_http import Observed, listening
 from sidecar.cli import application, ledger_reader, local_api
 from sidecar.cli.ledger_reader import LedgerReader
-from sidecar.config.settings import load_config
+from sidecar.config.load import load
 from sidecar.core.types import US_PER_S, Entry, Unknown
 from sidecar.server.ledger_api import LedgerApi
 from sidecar.store.alone import MemoryLedger
@@ -73,7 +73,7 @@ class LedgerServer:
 
     async def follow(self, *steps: Callable[[], object]) -> list[str]:
         """The words of the events so far, and of those that come with each of these steps."""
-        reader = LedgerReader(load_config({"local_listen": self.address}, {}), 3600.0)
+        reader = LedgerReader(load({"local_listen": self.address}, {}), 3600.0)
 
         def read() -> Iterator[str]:
             yield from (event["what"] for event in reader.news())

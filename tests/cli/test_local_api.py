@@ -13,8 +13,8 @@ import pytest
 from harness.certificates import Authority
 from harness.ports import free_port
 from sidecar.cli.local_api import NoSidecarError, Reply, ask
-from sidecar.config.settings import load_config
-from sidecar.config.slices import Config
+from sidecar.config.load import load
+from sidecar.config.settings import Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def path(run_dir: Path) -> Iterator[Path]:
 
 
 def _settings(**flags: object) -> Config:
-    return load_config({name: str(value) for name, value in flags.items()}, {})
+    return load({name: str(value) for name, value in flags.items()}, {})
 
 
 def test_it_is_asked_over_tcp(port: int) -> None:

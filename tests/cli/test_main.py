@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from sidecar.cli import main as cli
-from sidecar.config.settings import load_config
+from sidecar.config.load import load
 
 # Serves by printing what it got and which heavy modules the process carries.
 SERVE = """
@@ -21,7 +21,7 @@ from sidecar.cli.main import main
 
 def serve(config):
     libraries = {"argparse", "pydantic", "pydantic_core", "click"}
-    heavy = {*libraries, "sidecar.config.settings", "sidecar.cli.application"}
+    heavy = {*libraries, "sidecar.config.load", "sidecar.config.model", "sidecar.cli.application"}
     print(json.dumps({"loaded": sorted(sys.modules.keys() & heavy), "config": config}))
     return 7
 
@@ -52,7 +52,7 @@ def builds(module):
 ours = [name for name in sys.modules if name.startswith("sidecar.")]
 print(json.dumps({"all": [*sys.modules], "building": [name for name in ours if builds(sys.modules[name])]}))
 """
-CHILD = "from sidecar.config.settings import load; load({}, {})"
+CHILD = "from sidecar.config.load import load; load({}, {})"
 DAEMON = """
 from sidecar.app import lean_import
 lean_import.defer_client()
@@ -89,7 +89,7 @@ def test_run_serves_the_configuration_that_the_child_read_and_loads_neither_clic
 ) -> None:
     done = _run("-c", SERVE, *command, "--budget", "9", "--alone", ARBITER_DRAIN="2s")
     assert done.stderr == ""
-    expected = load_config({"budget": "9", "alone": "true"}, {"ARBITER_DRAIN": "2s"})
+    expected = load({"budget": "9", "alone": "true"}, {"ARBITER_DRAIN": "2s"})
     assert json.loads(done.stdout) == {"loaded": [], "config": json.loads(json.dumps(expected))}
     assert done.returncode == 7
 
@@ -112,9 +112,9 @@ def test_problems_are_lines_on_stderr_and_exit_2(options: tuple[str, ...], envir
     assert done.returncode == 2
     assert SECRET not in done.stderr
     assert [line.split(": ")[:2] for line in done.stderr.splitlines()] == [
-        ["health-arbiter", "ARBITER_REDIS_URL"],
         ["health-arbiter", "ARBITER_MODE"],
         ["health-arbiter", "ARBITER_ERROR_LIMIT"],
+        ["health-arbiter", "ARBITER_REDIS_URL"],
     ]
 
 
@@ -138,8 +138,7 @@ def test_a_child_that_crashes_exits_70_with_one_line(read: str, complaint: str) 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_starting_ends_quietly(number: signal.Signals, send: Callable[[int, int], None]) -> None:
     # The child says that it runs, waits for us to close its input, and answers a parent that is gone.
-    settings = "types.SimpleNamespace(model_dump=lambda: {'a': 1})"
-    read = f"print('reading', flush=True); sys.stdin.read(); return serve({settings})"
+    read = "print('reading', flush=True); sys.stdin.read(); return serve({'a': 1})"
     with subprocess.Popen(
         [sys.executable, *_stubbed(read)],
         env=_environ({}),

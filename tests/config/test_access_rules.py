@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.certificates import Authority
-from sidecar.config.settings import SettingsError, load
+from sidecar.config.load import SettingsError, load
 
 if TYPE_CHECKING:
     from pathlib import Path

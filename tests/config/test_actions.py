@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecar.config.settings import SettingsError, load
+from sidecar.config.load import SettingsError, load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

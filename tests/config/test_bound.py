@@ -12,9 +12,9 @@ import pytest
 from sidecar.cli import application, fleet_table
 from sidecar.cli.doctor import findings
 from sidecar.config.bound import BOUND, bound
-from sidecar.config.settings import load_config
-from sidecar.config.settings_model import Settings
-from sidecar.config.slices import BudgetConfig
+from sidecar.config.load import load
+from sidecar.config.model import declared
+from sidecar.config.settings import BudgetConfig
 from sidecar.core.fleet.fleet_settings import FleetSettings, limits
 from sidecar.server.page import page_state
 
@@ -46,7 +46,7 @@ PAGES: Final = (
     ids=str,
 )
 def test_bound_follows_the_settings(given: dict[str, str], expected: str) -> None:
-    assert bound(load_config({"redis_url": "redis://host", **given}, {}).budget) == expected
+    assert bound(load({"redis_url": "redis://host", **given}, {}).budget) == expected
 
 
 @pytest.mark.parametrize("tokens", [1, 4, 40])
@@ -64,7 +64,7 @@ def test_page_that_names_the_budget_has_the_words(page: str) -> None:
 
 
 def _setting() -> str:
-    return str(Settings.model_fields["budget"].description)
+    return declared()["budget"].sentence
 
 
 def _fleet() -> str:

@@ -13,8 +13,8 @@ from harness.claims import S
 from harness.server_group import START_US, ServerGroup
 from sidecar.app import build_store
 from sidecar.config import rollout
-from sidecar.config.settings import load_config
-from sidecar.config.slices import Config
+from sidecar.config.load import load
+from sidecar.config.settings import Config
 from sidecar.core.types import Claim, Denied, Granted, Hold, Unknown
 from sidecar.store.budget import FleetBudget
 
@@ -30,7 +30,7 @@ GATELESS = {**PATIENT, "min_healthy": "0"}
 
 
 def _config(**flags: object) -> Config:
-    return load_config({name: str(value) for name, value in flags.items()}, {})
+    return load({name: str(value) for name, value in flags.items()}, {})
 
 
 def _is_enforced(service: str, instance: str, percent: int) -> bool:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.config.settings import SettingsError, load, origins, table
-from sidecar.config.settings_model import Settings
-from sidecar.config.shown import effective
+from sidecar.config.load import SettingsError, load, origins, values
+from sidecar.config.settings import setting_names
+from sidecar.config.shown import effective, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,7 @@ def test_no_problem_repeats_a_redis_url(tmp_path: Path, giver: str, url: str) ->
     flags = {"redis_url": url} if giver == "flag" else {"config": str(file)} if "file" in giver else {}
     environ = {"ARBITER_REDIS_URL": url, "ARBITER_MODE": "x"} if giver == "env" else {}
     if url == f"redis://{SECRET}" and giver != "list in file":
-        assert load({"redis_url": url}, {}).redis_url == url  # a host of that name is as good as any
+        assert load({"redis_url": url}, {}).redis.redis_url == url  # a host of that name is as good as any
         return
     text = "\n".join(_problems(flags, environ))
     assert "ARBITER_REDIS_URL: the value from" in text
@@ -77,9 +77,9 @@ def test_a_contradiction_does_not_repeat_the_url() -> None:
 def test_effective_settings_are_one_line_each_with_value_and_origin() -> None:
     flags = {"redis_url": f"redis://user:{SECRET}@host/0?password={SECRET}", "preset": "classdojo"}
     environ = NOMAD | {"ARBITER_BUDGET_WINDOW": "300", "ARBITER_REDIS_TIMEOUT": "0.5"}
-    text = effective(load(flags, environ), origins(flags, environ))
+    text = effective(values(flags, environ), origins(flags, environ))
     lines = text.splitlines()
-    assert len(lines) == len(Settings.model_fields)
+    assert len(lines) == len(setting_names())
     assert SECRET not in text
     for line in (
         "ARBITER_REDIS_URL=redis://user:***@host/0?password=***  # from flag",
@@ -93,23 +93,23 @@ def test_effective_settings_are_one_line_each_with_value_and_origin() -> None:
         assert line in lines
 
 
-@pytest.mark.parametrize("values", [{"preset": "classdojo"}, {"budget_strategy": "previous", "weight": "off"}])
-def test_effective_settings_without_secrets_can_be_loaded_again(values: dict[str, str]) -> None:
-    settings = load({**values, "grace": "1.5s", "min_healthy": "12.5%"}, NOMAD)
-    lines = effective(settings, dict.fromkeys(Settings.model_fields, "test")).splitlines()
+@pytest.mark.parametrize("flags", [{"preset": "classdojo"}, {"budget_strategy": "previous", "weight": "off"}])
+def test_effective_settings_without_secrets_can_be_loaded_again(flags: dict[str, str]) -> None:
+    settings = values({**flags, "grace": "1.5s", "min_healthy": "12.5%"}, NOMAD)
+    lines = effective(settings, dict.fromkeys(setting_names(), "test")).splitlines()
     environ = dict(line.partition("  #")[0].split("=", 1) for line in lines)
-    assert load({}, environ) == settings
+    assert values({}, environ) == settings
 
 
 def test_the_table_has_a_default_that_can_be_given_and_one_sentence_for_every_setting() -> None:
     rows = table()
-    assert [name for name, _, _ in rows] == [f"ARBITER_{name.upper()}" for name in Settings.model_fields]
+    assert [name for name, _, _ in rows] == [f"ARBITER_{name.upper()}" for name in setting_names()]
     for name, default, description in rows:
         assert description.endswith("."), name
         assert description.count(". ") == 0, name
         assert "|" not in default + description, name
     environ = {name: default for name, default, _ in rows if name != "ARBITER_INSTANCE"}
-    assert load({}, environ) == load({}, {})
+    assert values({}, environ) == values({}, {})
     assert dict((name, default) for name, default, _ in rows)["ARBITER_BUDGET_WINDOW"] == "10m"  # noqa: C402
 
 
@@ -130,7 +130,7 @@ def test_the_table_has_a_default_that_can_be_given_and_one_sentence_for_every_se
     ids=["path", "user", "file", "harmless", "no URL", "URL in another setting"],
 )
 def test_urls_are_shown_without_their_secrets(name: str, urls: str, shown: str) -> None:
-    settings = load({"scrape_url": "http://h/", "scrape_requests": "requests_total", name: urls}, {})
+    settings = values({"scrape_url": "http://h/", "scrape_requests": "requests_total", name: urls}, {})
     line = next(one for one in effective(settings, origins({name: urls}, {})).splitlines() if name.upper() in one)
     assert line.startswith(f"ARBITER_{name.upper()}={shown}  #")
     assert "secret" not in line

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sidecar.config import sources
-from sidecar.config.settings import load
-from sidecar.config.settings_model import Settings
+from sidecar.config.former import FORMER
+from sidecar.config.load import load
+from sidecar.config.settings import setting_names
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAMES = tuple(Settings.model_fields)
+NAMES = setting_names()
 
 
 @pytest.mark.parametrize(
@@ -25,39 +26,39 @@ NAMES = tuple(Settings.model_fields)
     ],
 )
 def test_an_unknown_variable_is_told_with_the_nearest_known_one(name: str, suggested: str) -> None:
-    given = sources.read(NAMES, {}, {}, {name: "hunter2"})
+    given = sources.read(NAMES, {}, {name: "hunter2"})
     assert given.problems == [f"{name}: unknown setting; did you mean {suggested}?"]
 
 
-@pytest.mark.parametrize("name", sources.FORMER)
+@pytest.mark.parametrize("name", FORMER)
 def test_setting_of_a_former_version_is_refused_with_its_new_name(tmp_path: Path, name: str) -> None:
     file = tmp_path / "arbiter.toml"
     file.write_text(f"{name} = 0")
-    now, sentence = sources.FORMER[name]
+    now, sentence = FORMER[name]
     old, new = f"ARBITER_{name.upper()}", f"ARBITER_{now.upper()}"
-    given = sources.read(NAMES, {"config": str(file)}, {}, {old: "hunter2", old.lower(): ""})
+    given = sources.read(NAMES, {"config": str(file)}, {old: "hunter2", old.lower(): ""})
     assert given.problems == [
         f"{old}: {sentence.format(new)}",
         f"{old.lower()}: {sentence.format(new)}",
         f"ARBITER_CONFIG: {file}: {name}: {sentence.format(now)}",
     ]
-    assert given.merged() == {"config": str(file)}
+    assert {**given.merged(), "instance": ""} == {"config": str(file), "instance": ""}
 
 
 def test_no_setting_has_a_former_name() -> None:
-    assert {*sources.FORMER}.isdisjoint(NAMES)
-    assert {now for now, _ in sources.FORMER.values()} <= {*NAMES, ""}
+    assert {*FORMER}.isdisjoint(NAMES)
+    assert {now for now, _ in FORMER.values()} <= {*NAMES, ""}
 
 
 def test_what_resembles_nothing_gets_no_suggestion() -> None:
-    given = sources.read(NAMES, {}, {}, {"ARBITER_XYZZY": ""})
+    given = sources.read(NAMES, {}, {"ARBITER_XYZZY": ""})
     assert given.problems == ["ARBITER_XYZZY: unknown setting"]
 
 
 def test_variables_of_others_are_left_alone() -> None:
-    given = sources.read(NAMES, {}, {}, {"ARBITERX": "1", "BUDGET": "3", "PATH": "/bin"})
+    given = sources.read(NAMES, {}, {"ARBITERX": "1", "BUDGET": "3", "PATH": "/bin"})
     assert given.problems == []
-    assert given.merged() == {}
+    assert given.merged().keys() == {"instance"}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_variables_of_others_are_left_alone() -> None:
 def test_a_file_that_cannot_be_used_is_told_by_name(tmp_path: Path, content: bytes, problem: str) -> None:
     file = tmp_path / "arbiter.toml"
     file.write_bytes(content)
-    problems = sources.read(NAMES, {"config": str(file)}, {}, {}).problems
+    problems = sources.read(NAMES, {"config": str(file)}, {}).problems
     assert len(problems) == 1
     assert problems[0].startswith(f"ARBITER_CONFIG: {file}")
     assert problem in problems[0]
@@ -86,10 +87,10 @@ def test_a_file_that_cannot_be_used_is_told_by_name(tmp_path: Path, content: byt
 
 def test_a_file_that_cannot_be_read_is_told_with_the_systems_reason(tmp_path: Path) -> None:
     missing = tmp_path / "missing.toml"
-    assert sources.read(NAMES, {"config": str(missing)}, {}, {}).problems == [
+    assert sources.read(NAMES, {"config": str(missing)}, {}).problems == [
         f"ARBITER_CONFIG: cannot read {missing}: No such file or directory"
     ]
-    assert sources.read(NAMES, {}, {"config": str(tmp_path)}, {}).problems == [
+    assert sources.read(NAMES, {}, {"ARBITER_CONFIG": str(tmp_path)}).problems == [
         f"ARBITER_CONFIG: cannot read {tmp_path}: Is a directory"
     ]
 
@@ -97,7 +98,7 @@ def test_a_file_that_cannot_be_read_is_told_with_the_systems_reason(tmp_path: Pa
 def test_the_known_keys_of_a_file_with_an_unknown_one_still_count(tmp_path: Path) -> None:
     file = tmp_path / "arbiter.toml"
     file.write_text("bugdet = 1\nsettle = 2\n")
-    assert sources.read(NAMES, {"config": str(file)}, {}, {}).layers["file"] == {"settle": 2}
+    assert sources.read(NAMES, {"config": str(file)}, {}).layers["file"] == {"settle": 2}
 
 
 def test_every_preset_sets_known_settings_only() -> None:

@@ -14,8 +14,8 @@ from deploy.haproxy_config import SHIPPED, notice_s
 from deploy.nomad_job import JobFile, blocks, one, seconds
 from sidecar import __version__
 from sidecar.config import addresses
-from sidecar.config.settings import SettingsError, load
-from sidecar.config.settings_model import Settings
+from sidecar.config.load import SettingsError, load
+from sidecar.config.settings import Config
 
 Rule = Callable[[JobFile], list[str]]
 
@@ -38,14 +38,14 @@ MEMORY_MIB: Final = 128
 """The sidecar needs 45 MiB, and `doctor` 48 more."""
 
 
-def settings_of(job: JobFile) -> Settings:
+def settings_of(job: JobFile) -> Config:
     """Return the settings that the arbiter will run with, or raise SettingsError."""
     return load({}, job.environ)
 
 
 def cull_s(job: JobFile) -> float:
     """The latest time after a grant at which Nomad restarts the app."""
-    return settings_of(job).drain + _after_failures_count_s(job)
+    return settings_of(job).culling.drain + _after_failures_count_s(job)
 
 
 def cull_in_grace_s(job: JobFile) -> float:
@@ -115,7 +115,7 @@ def check_waits_for_the_image(job: JobFile) -> list[str]:
 
 def nomad_outlasts_a_restart_of_the_arbiter(job: JobFile) -> list[str]:
     delay = RESTART_JITTER * seconds(one(job.arbiter, "restart"), "delay")
-    away = settings_of(job).stop_drain + delay + START_UP_S + seconds(job.check, "interval")
+    away = settings_of(job).server.stop_drain + delay + START_UP_S + seconds(job.check, "interval")
     return [] if job.patience_s > away else [f"{job.patience_s:g} s of failures restart the app, away for {away:g} s"]
 
 
@@ -125,7 +125,7 @@ def cull_ends_within_a_minute(job: JobFile) -> list[str]:
 
 def drain_outlasts_haproxy(job: JobFile) -> list[str]:
     slowest = max(notice_s(path.read_text()) for path in SHIPPED)
-    drain = settings_of(job).drain
+    drain = settings_of(job).culling.drain
     return [] if drain > slowest else [f"DRAIN {drain:g} s: HAProxy may notice only after {slowest:g} s"]
 
 
@@ -139,7 +139,7 @@ def port_labels_exist(job: JobFile) -> list[str]:
 
 def ports_lead_to_the_arbiter(job: JobFile) -> list[str]:
     settings = settings_of(job)
-    listeners = {"arbiter": settings.public_listen, "arbiter_agent": settings.agent_listen}
+    listeners = {"arbiter": settings.server.public_listen, "arbiter_agent": settings.server.agent_listen}
     return [
         f"port {label!r} leads to {job.ports.get(label, {}).get('to')}, the arbiter listens on {address}"
         for label, address in listeners.items()
@@ -156,7 +156,7 @@ def page_has_a_port(job: JobFile) -> list[str]:
 
 def tasks_share_localhost(job: JobFile) -> list[str]:
     mode = one(job.group, "network").get("mode")
-    if mode in ("bridge", "host") or settings_of(job).socket:
+    if mode in ("bridge", "host") or settings_of(job).server.socket:
         return []
     return [f"network mode {mode}: the app cannot reach the arbiter on localhost, and there is no socket"]
 
@@ -176,7 +176,7 @@ def deployment_judges_the_app(job: JobFile) -> list[str]:
 
 
 def restart_in_place_is_noticed(job: JobFile) -> list[str]:
-    watched, port = settings_of(job).app_port, job.ports["app"].get("to")
+    watched, port = settings_of(job).app.app_port, job.ports["app"].get("to")
     return [] if watched == str(port) else [f"the arbiter watches port {watched or 'none'}, the app listens on {port}"]
 
 
@@ -222,16 +222,16 @@ def replacement_comes_soon(job: JobFile) -> list[str]:
 
 
 def stopping_arbiter_may_finish(job: JobFile) -> list[str]:
-    allowed, needed = seconds(job.arbiter, "kill_timeout"), settings_of(job).stop_drain
+    allowed, needed = seconds(job.arbiter, "kill_timeout"), settings_of(job).server.stop_drain
     return [] if needed < allowed <= MAX_KILL_TIMEOUT_S else [f"kill_timeout {allowed:g} s, STOP_DRAIN {needed:g} s"]
 
 
 def starting_app_has_grace(job: JobFile) -> list[str]:
-    return [] if settings_of(job).grace > 0 else ["no GRACE: an app that is slow to start is judged at once"]
+    return [] if settings_of(job).judging.grace > 0 else ["no GRACE: an app that is slow to start is judged at once"]
 
 
 def fleet_shares_one_budget(job: JobFile) -> list[str]:
-    return [] if settings_of(job).redis_url else ["no Redis: every container has its own budget"]
+    return [] if settings_of(job).redis.redis_url else ["no Redis: every container has its own budget"]
 
 
 def secret_comes_from_a_nomad_variable(job: JobFile) -> list[str]:
@@ -260,7 +260,7 @@ def changed_secret_does_not_restart_the_fleet(job: JobFile) -> list[str]:
 
 
 def action_is_asked_of_nomad(job: JobFile) -> list[str]:
-    action = settings_of(job).action
+    action = settings_of(job).action.action
     sentences = [] if action in ("nomad-stop", "nomad-restart") else [f"action {action}: nothing restarts a culled app"]
     if not any(identity.get("file") is True for identity in blocks(job.arbiter, "identity")):
         sentences.append("no identity file: the arbiter has no token for the task API")
@@ -269,9 +269,10 @@ def action_is_asked_of_nomad(job: JobFile) -> list[str]:
 
 def restart_has_time_to_end_the_app(job: JobFile) -> list[str]:
     settings, kill_s = settings_of(job), seconds(job.app, "kill_timeout")
-    if settings.action != "nomad-restart" or settings.action_timeout > kill_s:
+    if settings.action.action != "nomad-restart" or settings.action.action_timeout > kill_s:
         return []
-    return [f"ARBITER_ACTION_TIMEOUT {settings.action_timeout:g} s: Nomad answers when the app has ended, {kill_s:g} s"]
+    timeout_s = settings.action.action_timeout
+    return [f"ARBITER_ACTION_TIMEOUT {timeout_s:g} s: Nomad answers when the app has ended, {kill_s:g} s"]
 
 
 def dead_arbiter_hurts_nobody(job: JobFile) -> list[str]:

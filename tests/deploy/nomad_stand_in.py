@@ -27,8 +27,8 @@ from harness.http_request import request
 from harness.ports import free_port
 from harness.sidecar import Setting, Sidecar
 from harness.waiting import wait_for
-from sidecar.config.settings import load
-from sidecar.config.settings_model import Settings
+from sidecar.config.load import load
+from sidecar.config.settings import setting_names
 from sidecar.config.sources import variable
 
 if TYPE_CHECKING:
@@ -232,9 +232,9 @@ class Placement:
 
     def _all_settings(self, shared: Path) -> dict[str, Setting]:
         environ, wanted = self._job.environ, load({}, self._job.environ)
-        fields = [name for name in Settings.model_fields if name not in OF_THE_TEST and variable(name) in environ]
+        fields = [name for name in setting_names() if name not in OF_THE_TEST and variable(name) in environ]
         own: dict[str, Setting] = {name: environ[variable(name)] for name in fields}
-        quick: dict[str, Setting] = {"grace": 0, "drain": wanted.drain / SPEED, "stop_drain": 0}
+        quick: dict[str, Setting] = {"grace": 0, "drain": wanted.culling.drain / SPEED, "stop_drain": 0}
         facts: dict[str, Setting] = {"instance": self.allocation, "state_dir": shared, "app_port": self.ports["app"]}
         listeners = {f"{name}_listen": f"127.0.0.1:{self.ports[name]}" for name in ("public", "agent")}
         return {**own, **quick, **facts, **listeners, **self._settings}

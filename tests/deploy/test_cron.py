@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from sidecar.cli import daemon_commands, exec_command, settings_options
-from sidecar.config.settings import load
+from sidecar.config.load import load
 from sidecar.runlock import execute
 from sidecar.runlock.execute import ExecOptions
 
@@ -75,7 +75,7 @@ def test_options_and_times_of_the_sidecar_are_valid(job: Job) -> None:
     given = settings_options.given(daemon_commands.run.make_context("run", job.words[2:]))
     del given["config"]  # a file of the operator
     settings = load(given, {})
-    assert (settings.standby, settings.run_lock) == (True, "/var/lib/health-arbiter")
+    assert (settings.run_lock.standby, settings.run_lock.run_lock) == (True, "/var/lib/health-arbiter")
 
 
 @pytest.mark.parametrize(

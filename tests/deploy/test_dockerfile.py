@@ -12,14 +12,14 @@ import pytest
 
 from deploy.image import Stage, copied, every, is_ignored, stages
 from sidecar.config import addresses
-from sidecar.config.settings_model import Settings
+from sidecar.config.settings import Config
 
 ROOT: Final = Path(__file__).parents[2]
 TEXT: Final = (ROOT / "deploy" / "Dockerfile").read_text()
 IGNORE: Final = (ROOT / ".dockerignore").read_text().splitlines()
 PYPROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PUBLIC_PORT: Final = addresses.split(Settings.model_fields["public_listen"].default)[1]
-AGENT_PORT: Final = addresses.split(Settings.model_fields["agent_listen"].default)[1]
+PUBLIC_PORT: Final = addresses.split(Config().server.public_listen)[1]
+AGENT_PORT: Final = addresses.split(Config().server.agent_listen)[1]
 
 Rule = Callable[[list[Stage]], list[str]]
 

@@ -19,11 +19,11 @@ from harness.cascade import EMPTY_STATE, FakeAgent, await_agent, await_status, s
 from harness.children import StartHaproxy
 from harness.ports import free_port
 from sidecar.config import addresses
-from sidecar.config.settings_model import Settings
+from sidecar.config.settings import Config
 
 Rule = Callable[[str], list[str]]
-PUBLIC_PORT: Final = addresses.split(Settings.model_fields["public_listen"].default)[1]
-AGENT_PORT: Final = addresses.split(Settings.model_fields["agent_listen"].default)[1]
+PUBLIC_PORT: Final = addresses.split(Config().server.public_listen)[1]
+AGENT_PORT: Final = addresses.split(Config().server.agent_listen)[1]
 
 
 def _complaints(text: str, directory: Path) -> str:
@@ -66,7 +66,7 @@ def app_or_sidecar_is_polled_and_says_who_polls(text: str) -> list[str]:
 
 
 def sidecar_is_heard_in_time(text: str) -> list[str]:
-    drain = Settings.model_fields["drain"].default
+    drain = Config().culling.drain
     return [] if notice_s(text) < drain else [f"HAProxy may notice after {notice_s(text):g} s, DRAIN is {drain} s"]
 
 

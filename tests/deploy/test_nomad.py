@@ -48,21 +48,26 @@ def test_job_file_is_read_to_the_end(job: JobFile) -> None:
 
 def test_settings_come_from_the_job_file_and_from_nomad(job: JobFile) -> None:
     settings = rules.settings_of(job)
-    assert (settings.service, settings.instance) == ("app.web", job.environ["NOMAD_ALLOC_ID"])
-    assert settings.state_dir == "/alloc/tmp"
-    assert (settings.mode, settings.grace, settings.drain, settings.stop_drain) == ("shadow", 30, 10, 5)
-    assert settings.redis_url == SECRET_SAMPLE
+    assert (settings.identity.service, settings.identity.instance) == ("app.web", job.environ["NOMAD_ALLOC_ID"])
+    assert settings.state.state_dir == "/alloc/tmp"
+    assert (settings.identity.mode, settings.judging.grace, settings.culling.drain, settings.server.stop_drain) == (
+        "shadow",
+        30,
+        10,
+        5,
+    )
+    assert settings.redis.redis_url == SECRET_SAMPLE
 
 
 def test_lifetime_in_comments_is_valid() -> None:
     job = read(TEXT.replace("# ARBITER_LIFETIME =", "ARBITER_LIFETIME ="))
-    assert rules.settings_of(job).lifetime == 6 * 3600
+    assert rules.settings_of(job).retirement.lifetime == 6 * 3600
     assert [sentence for rule in (*rules.RULES, *rules.CHECK_RULES) for sentence in rule(job)] == []
 
 
 def test_socket_in_comments_is_valid() -> None:
     switched_on = TEXT.replace("# ARBITER_SOCKET =", "ARBITER_SOCKET =")
-    assert rules.settings_of(read(switched_on)).socket == "/alloc/tmp/arbiter.sock"
+    assert rules.settings_of(read(switched_on)).server.socket == "/alloc/tmp/arbiter.sock"
 
 
 def test_tls_and_page_in_comments_keep_the_rules() -> None:
@@ -78,7 +83,7 @@ def test_tls_and_page_in_comments_keep_the_rules() -> None:
 def test_readme_has_the_times_of_the_job_file(job: JobFile) -> None:
     delay_s = durations.parse(one(job.group, "reschedule")["delay"])
     readme = " ".join(README.split())
-    assert f"Nomad is told {rules.settings_of(job).drain:g} s after the grant" in readme
+    assert f"Nomad is told {rules.settings_of(job).culling.drain:g} s after the grant" in readme
     assert f"restarts the app {rules.cull_s(job):g} s after it at the latest" in readme
     assert f"places a new allocation {delay_s:g} s later" in readme
     assert f"up to {rules.cull_in_grace_s(job):g} s after the grant" in readme

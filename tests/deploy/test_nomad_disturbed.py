@@ -220,4 +220,4 @@ def test_app_that_ignores_its_signal_is_killed_after_its_kill_timeout(
     if case is CHECK:
         _await_end_of_grace(clock, sick)
     culled = see_a_cull(site, clock, stubborn, within_s=within_s + KILL_S)
-    assert culled.ended_s > settings_of(CHECK_JOB).drain + KILL_S - LOOK_S
+    assert culled.ended_s > settings_of(CHECK_JOB).culling.drain + KILL_S - LOOK_S

@@ -13,7 +13,7 @@ from deploy.haproxy_config import CASCADE
 from harness import receiver
 from sidecar.cli import remote
 from sidecar.config import addresses, webhook_template
-from sidecar.config.settings_model import Settings
+from sidecar.config.settings import Config, setting_names
 from sidecar.config.sources import variable
 from sidecar.core.types import ENTRY_WORDS
 from sidecar.notify.alerts import WORDS
@@ -46,7 +46,7 @@ def test_links_and_settings_of_the_page_exist(page: Path) -> None:
     text = page.read_text()
     links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     assert [link for link in links if _is_broken(page, link)] == []
-    names = {*map(variable, Settings.model_fields), *OF_THE_HOOK, *remote.VARIABLES}
+    names = {*map(variable, setting_names()), *OF_THE_HOOK, *remote.VARIABLES}
     assert set(re.findall(r"(?<!_)\bARBITER_[A-Z_]*[A-Z]\b(?!_?\*)", text)) <= names
 
 
@@ -59,7 +59,7 @@ def test_page_shows_each_header_of_a_health_answer(header: str) -> None:
 
 
 def test_balancers_poll_the_public_port_for_the_health_that_drains_first() -> None:
-    public_port = addresses.split(Settings.model_fields["public_listen"].default)[1]
+    public_port = addresses.split(Config().server.public_listen)[1]
     assert re.findall(r"path: (\S+?)[ ,}]", BALANCERS) == ["/health/haproxy"] * 2
     assert re.findall(r"\bport(?:_value)?: (9\d+)", BALANCERS) == [str(public_port)] * 2
     assert f"a weight of {health.DEGRADED_BELOW} %" in BALANCERS

@@ -21,12 +21,12 @@ from harness.binaries import find
 from sidecar import __version__
 from sidecar.app.daemon import EXIT_CULLED
 from sidecar.config import addresses
-from sidecar.config.settings import SettingsError, load
-from sidecar.config.settings_model import Settings
+from sidecar.config.load import SettingsError, load
+from sidecar.config.settings import Config
 
 APP_PORT: Final = 8080
 SERVED: Final = {"/health/haproxy", "/health/restart", "/livez"}
-PUBLIC_PORT: Final = addresses.split(Settings.model_fields["public_listen"].default)[1]
+PUBLIC_PORT: Final = addresses.split(Config().server.public_listen)[1]
 PLACES: Final[dict[str, Callable[[], Place]]] = {
     "kubernetes": lambda: places.kubernetes("app.yaml"),
     "kubernetes, older": lambda: places.kubernetes("app-liveness.yaml"),
@@ -102,17 +102,17 @@ def test_docker_compose_accepts_the_project() -> None:
 @every_place
 def test_settings_of_the_place_are_valid_and_belong_together(place: Place) -> None:
     settings = load({}, place.environ)
-    assert settings.redis_url == places.REDIS_SAMPLE
-    assert settings.app_port == str(APP_PORT)
+    assert settings.redis.redis_url == places.REDIS_SAMPLE
+    assert settings.app.app_port == str(APP_PORT)
     assert place.image in ("", f"health-arbiter:{__version__}")
     with pytest.raises(SettingsError):
         load({}, {**place.environ, "ARBITER_DRIAN": "10s"})
-    assert list(place.exit_codes) == ([EXIT_CULLED] if settings.action == "exit" else [])
+    assert list(place.exit_codes) == ([EXIT_CULLED] if settings.action.action == "exit" else [])
     probes = [probe for name, probe in place.app.items() if name.endswith("Probe") and "httpGet" in probe]
     assert {probe["httpGet"]["port"] for probe in probes} <= {PUBLIC_PORT}
     assert {probe["httpGet"]["path"] for probe in probes} <= SERVED
     readiness = place.app.get("readinessProbe", {})
-    assert settings.drain > readiness.get("periodSeconds", 0) * readiness.get("failureThreshold", 3)
+    assert settings.culling.drain > readiness.get("periodSeconds", 0) * readiness.get("failureThreshold", 3)
 
 
 GRANTED_S: Final = 4
@@ -121,7 +121,7 @@ GRANTED_S: Final = 4
 
 def test_pages_have_the_times_of_their_files() -> None:
     every = {name: build() for name, build in PLACES.items()}
-    down_s = {name: GRANTED_S + load({}, place.environ).drain for name, place in every.items()}
+    down_s = {name: GRANTED_S + load({}, place.environ).culling.drain for name, place in every.items()}
 
     def failed_s(name: str, probe: str, since_s: float) -> tuple[float, float]:
         """The seconds of the first and of the last poll that can be the one too many."""
@@ -155,7 +155,7 @@ def test_pages_have_the_times_of_their_files() -> None:
     assert [*told["systemd"]][1:4] == [
         f"about {GRANTED_S} s",
         f"{down_s['systemd']:g} s",
-        f"until {down_s['systemd'] + systemd.action_timeout:g} s",
+        f"until {down_s['systemd'] + systemd.action.action_timeout:g} s",
     ]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from deploy.env_file import EXAMPLE, commented_out, given
 from harness.binaries import find
-from sidecar.config.settings import SettingsError, load
+from sidecar.config.load import SettingsError, load
 from sidecar.runlock import durations
 
 SYSTEMD: Final = Path(__file__).parents[2] / "deploy" / "systemd"
@@ -97,7 +97,7 @@ def sidecar_always_comes_back(unit: Directives) -> list[str]:
 
 def stopping_arbiter_may_finish(unit: Directives) -> list[str]:
     allowed = durations.parse("".join(unit.get("TimeoutStopSec", ["0"])))
-    needed = load({}, _environ(unit)).stop_drain
+    needed = load({}, _environ(unit)).server.stop_drain
     return [] if allowed > needed else [f"TimeoutStopSec {allowed:g} s, STOP_DRAIN {needed:g} s"]
 
 
@@ -112,13 +112,15 @@ def service_can_do_little_harm(unit: Directives) -> list[str]:
 def culled_app_is_restarted_and_noticed(unit: Directives) -> list[str]:
     settings = load({}, _environ(unit))
     app = _read((SYSTEMD / "app.service").read_text())
-    sentences = [] if settings.action == "command" else [f"action {settings.action}: nothing restarts the app"]
-    if settings.action_command != f"{SYSTEMCTL} {APP}":
-        sentences.append(f"the polkit rule does not allow {settings.action_command}")
-    if durations.parse(app["TimeoutStopSec"][0]) >= settings.action_timeout:
+    sentences = (
+        [] if settings.action.action == "command" else [f"action {settings.action.action}: nothing restarts the app"]
+    )
+    if settings.action.action_command != f"{SYSTEMCTL} {APP}":
+        sentences.append(f"the polkit rule does not allow {settings.action.action_command}")
+    if durations.parse(app["TimeoutStopSec"][0]) >= settings.action.action_timeout:
         sentences.append("the action ends before the app has stopped")
-    if not app["ExecStart"][0].endswith(f"--port {settings.app_port}"):
-        sentences.append(f"the app does not listen on {settings.app_port}")
+    if not app["ExecStart"][0].endswith(f"--port {settings.app.app_port}"):
+        sentences.append(f"the app does not listen on {settings.app.app_port}")
     return sentences + _expected(unit, {"User": USER, "DynamicUser": "yes"})
 
 
@@ -168,7 +170,7 @@ def test_pair_differs_from_the_single_unit_only_where_two_need_it() -> None:
 
 def test_pair_shares_one_directory_that_neither_removes() -> None:
     settings = load({}, _environ(_read(PAIR)))
-    assert (settings.run_lock, settings.state_dir, settings.standby) == (SHARED, SHARED, True)
+    assert (settings.run_lock.run_lock, settings.state.state_dir, settings.run_lock.standby) == (SHARED, SHARED, True)
     assert {("RuntimeDirectory", "health-arbiter"), ("RuntimeDirectoryPreserve", "yes")} <= _lines(PAIR)
     assert ("User", "health-arbiter") in _lines(PAIR), "with two users neither could read the files of the other"
     assert "%i" not in "".join(value for name, value in _lines(PAIR) if name != "Description")

@@ -21,7 +21,7 @@ from harness.sidecar import GATES
 from harness.sidecar_pool import SidecarPool
 from harness.waiting import wait_for
 from sidecar.app import build_store
-from sidecar.config.settings import load_config
+from sidecar.config.load import load
 from sidecar.core.fleet.records import Epoch
 from sidecar.core.types import US_PER_S
 
@@ -69,7 +69,7 @@ class Fleet:
 
     def _age(self, server: RedisServer, settings: dict[str, Any]) -> None:
         """Begin the epoch an hour ago: a new server waits until it has heard the fleet."""
-        config = load_config({}, {f"ARBITER_{name.upper()}": str(value) for name, value in settings.items()})
+        config = load({}, {f"ARBITER_{name.upper()}": str(value) for name, value in settings.items()})
         servers = build_store.terms(config).servers
         run_id = server.cli("INFO", "server")["run_id"]
         born_us = int((time.time() - 3600) * US_PER_S)

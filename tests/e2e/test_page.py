@@ -20,7 +20,7 @@ from harness.ports import free_port
 from harness.sidecar import AT_ONCE
 from harness.waiting import wait_for
 from sidecar.app import build_store
-from sidecar.config import settings
+from sidecar.config.load import load
 from sidecar.core.fleet.members import About
 from sidecar.core.types import Beat, Entry, Presence, State, Unknown
 
@@ -88,7 +88,7 @@ def _call_budget(one: Sidecar, *calls: Any) -> None:
     results: list[Any] = []
 
     async def tell() -> None:
-        loaded = settings.load_config({name: str(value) for name, value in one.settings.items()}, {})
+        loaded = load({name: str(value) for name, value in one.settings.items()}, {})
         budget = build_store.fleet_budget(loaded, build_store.redis_store(loaded))
         results.extend([await call(budget) for call in calls])
         await budget.aclose()

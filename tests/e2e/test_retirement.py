@@ -15,7 +15,7 @@ import pytest
 from harness.sidecar import AT_ONCE, GATES, command
 from harness.waiting import wait_for
 from sidecar.app.build_store import fleet_budget, redis_store
-from sidecar.config.settings import load_config
+from sidecar.config.load import load
 from sidecar.core.types import Hold
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _hold(server: RedisServer) -> None:
     """Hold the service: the start of a fleet may take longer than the lifetime."""
 
     async def hold() -> None:
-        settings = load_config({}, {"ARBITER_REDIS_URL": server.url, "ARBITER_SERVICE": "app"})
+        settings = load({}, {"ARBITER_REDIS_URL": server.url, "ARBITER_SERVICE": "app"})
         budget = fleet_budget(settings, redis_store(settings))
         assert isinstance(await budget.hold("", "ann", "they start", 600), Hold)
         await budget.aclose()

@@ -10,8 +10,8 @@ from typing import Final
 
 from sidecar.app import build, build_store
 from sidecar.config import kinds
-from sidecar.config.settings import load_config
-from sidecar.config.slices import Config
+from sidecar.config.load import load
+from sidecar.config.settings import Config
 from sidecar.core.fleet.fleet_settings import FleetSettings, Share
 from sidecar.core.measure.weight import FLOOR, FULL
 from sidecar.core.types import US_PER_S, Policy
@@ -72,7 +72,7 @@ _EVERYWHERE: Final = {"ARBITER_REDIS_URL": "redis://127.0.0.1/0", "ARBITER_SERVI
 
 def rules(name: str, *, reports_results: bool = False, **given: str) -> FleetRules:
     """The rules of these settings."""
-    return FleetRules.of(name, load_config(given, _EVERYWHERE), reports_results=reports_results)
+    return FleetRules.of(name, load(given, _EVERYWHERE), reports_results=reports_results)
 
 
 ARTICLE: Final = rules("article", preset="classdojo")

@@ -22,8 +22,8 @@ from harness.raw_http import Answer, RawConnection
 from sidecar.app import daemon
 from sidecar.app.build import Sidecar, build, metrics_of
 from sidecar.app.build_listeners import listening
-from sidecar.config.settings import load_config
-from sidecar.config.slices import Config
+from sidecar.config.load import load
+from sidecar.config.settings import Config
 from sidecar.server.listeners import Listeners
 
 Facts = dict[str, frozenset[str]]
@@ -31,7 +31,7 @@ Facts = dict[str, frozenset[str]]
 
 _PLAIN: Final = (str, bytes, bool, int, float, type(None), Enum, PurePath)
 _MANY: Final = (list, tuple, set, frozenset, deque)
-_CONFIG: Final = "sidecar.config.slices"
+_CONFIG: Final = "sidecar.config.settings"
 _PORTS: Final = {f"{name}_listen": f"127.0.0.1:{port}" for port, name in enumerate(("public", "local", "agent"), 1)}
 
 
@@ -92,7 +92,7 @@ def on_any_port(flags: Mapping[str, str]) -> Config:
     def any_port(address: str) -> str:
         return f"{address.rpartition(':')[0]}:0" if ":" in address else address
 
-    config = load_config({**_PORTS, **flags}, {})
+    config = load({**_PORTS, **flags}, {})
     server: dict[str, Any] = {name: any_port(getattr(config.server, name)) for name in (*_PORTS, "page_listen")}
     statsd = config.statsd._replace(statsd_listen=any_port(config.statsd.statsd_listen))
     return config._replace(server=config.server._replace(**server), statsd=statsd)

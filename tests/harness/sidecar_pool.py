@@ -19,7 +19,7 @@ from prometheus_client import disable_created_metrics
 
 from harness.child import Child, python_env
 from sidecar.app import build, daemon
-from sidecar.config.settings import load, load_config
+from sidecar.config.load import load
 from sidecar.telemetry.log_output import logging_to
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ async def _serve(environs: Sequence[Mapping[str, str]]) -> None:
 
 
 async def _serve_one(environ: Mapping[str, str], stop: asyncio.Event) -> None:
-    settings = load_config({}, environ)
+    settings = load({}, environ)
     _instance.set(settings.identity.instance)
     await daemon.serve(settings, build.metrics_of(settings), stop)
 

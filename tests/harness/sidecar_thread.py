@@ -21,7 +21,7 @@ from harness.sidecar import Done, Setting, Sidecar
 from harness.waiting import wait_for
 from sidecar.app import build, daemon
 from sidecar.cli import application
-from sidecar.config.settings import load_config
+from sidecar.config.load import load
 from sidecar.net.event_loop import new_loop
 from sidecar.net.threads import DaemonThreads
 
@@ -63,7 +63,7 @@ class SidecarThread(Sidecar):
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(DaemonThreads())
-        config = load_config({}, self.environ())
+        config = load({}, self.environ())
         await daemon.serve(config, build.metrics_of(config), self._stop)
 
 

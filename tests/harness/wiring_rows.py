@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from sidecar.config.slices import Config
+from sidecar.config.settings import Config
 
 ALONE: Final = {
     "alone": "true",
@@ -151,7 +151,7 @@ ROWS: Final = (
             "Policy.drain_s": "240.0",
             "Policy.retire_timeout_s": "840.0",
             "RotationPlan.each_s": "240.0",
-            **named("honour_s", "720.0", "Alerts.*"),
+            "Alerts.honour_s": "720.0",
         },
     ),
     Row("action", "exit", NO_COMMAND | {"Actuator.name": "exit", "Actuator.action()": "<lambda>"}),

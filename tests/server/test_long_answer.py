@@ -17,7 +17,7 @@ import pytest
 from harness.budgets import StubBudget
 from harness.raw_http import Observed, RawConnection, get, listening
 from harness.waiting import eventually
-from sidecar.config.slices import BudgetConfig, JudgingConfig
+from sidecar.config.settings import BudgetConfig, JudgingConfig
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.fleet.view import Listing, Raw

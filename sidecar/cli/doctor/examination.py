@@ -27,7 +27,7 @@ from sidecar.cli.parameters import show
 from sidecar.cli.terminal import plain
 from sidecar.config import redis_urls
 from sidecar.config.scrape_url import Target
-from sidecar.config.slices import Config
+from sidecar.config.settings import Config
 from sidecar.core.fleet.members import Member
 from sidecar.core.types import Fleet, Unknown
 from sidecar.store.protocol import StoreError

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from sidecar.cli.doctor import policies
 from sidecar.config import redis_urls
 from sidecar.config.bound import bound
-from sidecar.config.slices import BudgetConfig, JudgingConfig
+from sidecar.config.settings import BudgetConfig, JudgingConfig
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import Member, MemberList

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from sidecar.cli.doctor.jobspec import Group, Task
 from sidecar.config import sources
-from sidecar.config.settings import SettingsError, load
-from sidecar.config.settings_model import Settings
+from sidecar.config.load import SettingsError, load
+from sidecar.config.settings import Config
 
 _REDIS: Final = "ARBITER_REDIS_URL"
 _REDIS_SAMPLE: Final = "redis://redis.internal"
@@ -44,7 +44,7 @@ class JobEnvironment(NamedTuple):
     ``is_whole``: whether the file tells all of them. ``raw``: the variables as they are in the job.
     """
 
-    settings: Settings
+    settings: Config
     problems: list[str]
     is_whole: bool
     raw: Mapping[str, str]
@@ -85,7 +85,7 @@ def _filled_in(value: str, group: Group) -> str:
     return _INTERPOLATION.sub(sample, value)
 
 
-def _loaded(environ: Mapping[str, str], samples: Mapping[str, str]) -> tuple[Settings, list[str]]:
+def _loaded(environ: Mapping[str, str], samples: Mapping[str, str]) -> tuple[Config, list[str]]:
     try:
         return load({}, environ), []
     except SettingsError as error:
@@ -93,7 +93,7 @@ def _loaded(environ: Mapping[str, str], samples: Mapping[str, str]) -> tuple[Set
     return _without(environ, problems, samples), [problem for problem in problems if _is_of_the_job(problem)]
 
 
-def _without(environ: Mapping[str, str], problems: list[str], samples: Mapping[str, str]) -> Settings:
+def _without(environ: Mapping[str, str], problems: list[str], samples: Mapping[str, str]) -> Config:
     """The settings without those that the problems name, and without those that contradict one another then."""
     rest = dict(environ)
     for problem in problems:

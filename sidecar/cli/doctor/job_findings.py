@@ -17,7 +17,7 @@ from sidecar.cli.doctor.job_environment import JobEnvironment
 from sidecar.cli.doctor.jobspec import Check, Group, Task
 from sidecar.config import addresses, sources
 from sidecar.config.rollout import ALONE
-from sidecar.config.settings_model import Settings
+from sidecar.config.settings import Config
 from sidecar.runlock.durations import write
 
 NOMAD_PATH: Final = "/health/nomad"
@@ -75,17 +75,17 @@ def _is_arbiter(task: Task) -> bool:
 def _of_settings(environment: JobEnvironment) -> Iterator[Finding]:
     settings = environment.settings
     yield from map(_fail, environment.problems)
-    if environment.is_whole and not settings.redis_url:
-        yield _warn(ALONE[settings.mode])
-    if environment.is_whole and not settings.grace:
+    if environment.is_whole and not settings.redis.redis_url:
+        yield _warn(ALONE[settings.identity.mode])
+    if environment.is_whole and not settings.judging.grace:
         yield _warn("no ARBITER_GRACE: an app that is slow to start is judged at once")
-    if settings.drain <= HAPROXY_S:
-        text = f"ARBITER_DRAIN {write(settings.drain)}: HAProxy may notice only after {write(HAPROXY_S)}"
+    if settings.culling.drain <= HAPROXY_S:
+        text = f"ARBITER_DRAIN {write(settings.culling.drain)}: HAProxy may notice only after {write(HAPROXY_S)}"
         yield _warn(f"{text}, and then sends requests to an app that is being restarted")
 
 
-def _of_action(group: Group, arbiter: Task, settings: Settings) -> Iterator[Finding]:
-    action = settings.action
+def _of_action(group: Group, arbiter: Task, settings: Config) -> Iterator[Finding]:
+    action = settings.action.action
     if action == "check":
         return
     if action == "exit":
@@ -93,7 +93,7 @@ def _of_action(group: Group, arbiter: Task, settings: Settings) -> Iterator[Find
         yield _fail(f"{text}; set nomad-restart, nomad-stop or check")
         return
     does = {"nomad-restart": "restarts the app in place", "nomad-stop": "replaces the allocation"}.get(action)
-    yield _ok(f"ARBITER_ACTION {action} {does or 'is carried out'} {settings.drain:g} s after the grant")
+    yield _ok(f"ARBITER_ACTION {action} {does or 'is carried out'} {settings.culling.drain:g} s after the grant")
     for check in group.checks:
         if check.path.startswith(_HEALTH) and check.limit:
             text = f"ARBITER_ACTION {action}, and check_restart of {check.path}: a dead arbiter has the app restarted"
@@ -105,12 +105,12 @@ def _of_action(group: Group, arbiter: Task, settings: Settings) -> Iterator[Find
         yield _fail(f"{text} {arbiter.name}")
 
 
-def _of_restart(group: Group, settings: Settings) -> Iterator[Finding]:
-    task = next((task for task in group.tasks if task.name == settings.nomad_task), None)
+def _of_restart(group: Group, settings: Config) -> Iterator[Finding]:
+    task = next((task for task in group.tasks if task.name == settings.action.nomad_task), None)
     if task is None:
-        yield _fail(f"ARBITER_NOMAD_TASK {settings.nomad_task} is no task of the group")
-    elif settings.action_timeout <= task.kill_timeout_s:
-        text = f"ARBITER_ACTION_TIMEOUT {write(settings.action_timeout)} is not above"
+        yield _fail(f"ARBITER_NOMAD_TASK {settings.action.nomad_task} is no task of the group")
+    elif settings.action.action_timeout <= task.kill_timeout_s:
+        text = f"ARBITER_ACTION_TIMEOUT {write(settings.action.action_timeout)} is not above"
         text = f"{text} kill_timeout {task.kill_timeout_s:g} s of {task.name}: Nomad answers when it has ended"
         yield _warn(f"{text}, and meanwhile the action counts as failed")
 
@@ -132,7 +132,7 @@ def _of_checks(group: Group, arbiter: Task, environment: JobEnvironment) -> Iter
             yield _warn(f"{text}, which restarts the app without asking the fleet")
     for check in asking:
         yield from _of_port(group, check, environment)
-    if settings.action != "check":
+    if settings.action.action != "check":
         return
     if not asking:
         yield _fail(f"no check asks {NOMAD_PATH}: Nomad never restarts a culled app")
@@ -140,9 +140,9 @@ def _of_checks(group: Group, arbiter: Task, environment: JobEnvironment) -> Iter
         # Nomad restarts the task after this time of uninterrupted failures.
         patience_s = check.interval_s * max(0, check.limit - 1)
         yield from _of_place(arbiter, check)
-        yield from _of_times(check, patience_s, settings.drain)
+        yield from _of_times(check, patience_s, settings.culling.drain)
         # To Nomad a check without an answer is a failing one.
-        away_s = settings.stop_drain + RESTART_JITTER * arbiter.restart.delay_s + START_UP_S + check.interval_s
+        away_s = settings.server.stop_drain + RESTART_JITTER * arbiter.restart.delay_s + START_UP_S + check.interval_s
         if check.limit and patience_s <= away_s:
             text = f"{patience_s:g} s of failures restart the app, and a restarted arbiter is away for {away_s:g} s"
             yield _warn(f"{text}: shorten its restart delay, or raise limit")
@@ -151,7 +151,7 @@ def _of_checks(group: Group, arbiter: Task, environment: JobEnvironment) -> Iter
 def _of_port(group: Group, check: Check, environment: JobEnvironment) -> Iterator[Finding]:
     """Whether the check asks the arbiter, and speaks its protocol."""
     number = int(check.port) if check.port.isdecimal() else group.ports.get(check.port)
-    listens = addresses.split(environment.settings.public_listen)[1]
+    listens = addresses.split(environment.settings.server.public_listen)[1]
     if check.port and number is None:
         yield _fail(f"the check of {check.path} asks port {check.port}, which is not in the network block")
     elif check.port and number != listens:
@@ -214,7 +214,8 @@ def _of_ports(group: Group, environment: JobEnvironment) -> Iterator[Finding]:
     settings = environment.settings
     # The settings have no page if its token is not on this machine.
     page = environment.raw.get("ARBITER_PAGE_LISTEN", "")
-    every = {name: getattr(settings, name) for name in _UNREACHED} | ({"page_listen": page} if "${" not in page else {})
+    every = {name: getattr(settings.server, name) for name in _UNREACHED}
+    every |= {"page_listen": page} if "${" not in page else {}
     listens = {
         name: addresses.split(address)[1]
         for name, address in every.items()
@@ -238,16 +239,16 @@ def _of_agent_tag(group: Group, listens: int) -> Iterator[Finding]:
 
 def _of_network(group: Group, arbiter: Task, environment: JobEnvironment) -> Iterator[Finding]:
     settings, mode = environment.settings, group.network_mode
-    if mode == "none" and not settings.socket:
+    if mode == "none" and not settings.server.socket:
         yield _fail("network mode none without ARBITER_SOCKET: no port leads to the arbiter; set mode bridge")
-    if not mode and arbiter.driver in job_tasks.CONTAINERS and not settings.socket:
+    if not mode and arbiter.driver in job_tasks.CONTAINERS and not settings.server.socket:
         text = f"no network mode: {arbiter.driver} gives each task a network of its own, so the app does not reach"
         yield _fail(f"{text} the arbiter on localhost; set mode bridge, or ARBITER_SOCKET")
     if mode == "host":
         fixed = [
             f"ARBITER_{name.upper()} ({address})"
             for name in ("local_listen", "public_listen", "agent_listen", "page_listen")
-            if (address := getattr(settings, name)) != addresses.OFF
+            if (address := getattr(settings.server, name)) != addresses.OFF
             and "NOMAD_" not in environment.raw.get(f"ARBITER_{name.upper()}", "")
         ]
         if fixed:

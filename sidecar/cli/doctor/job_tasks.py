@@ -13,7 +13,7 @@ from typing import Final
 from sidecar.cli.doctor import findings
 from sidecar.cli.doctor.findings import Finding
 from sidecar.cli.doctor.jobspec import Group, Task
-from sidecar.config.settings_model import Settings
+from sidecar.config.settings import Config
 from sidecar.runlock.durations import write
 
 CONTAINERS: Final = ("docker", "podman")
@@ -37,7 +37,7 @@ _warn = partial(findings.warn, "job")
 _fail = partial(findings.fail, "job")
 
 
-def of_tasks(group: Group, arbiter: Task, settings: Settings) -> Iterator[Finding]:
+def of_tasks(group: Group, arbiter: Task, settings: Config) -> Iterator[Finding]:
     """The findings about the arbiter's task, its secrets, and the replacement of the app."""
     yield from _of_life(arbiter, settings)
     yield from _of_image(arbiter)
@@ -45,8 +45,8 @@ def of_tasks(group: Group, arbiter: Task, settings: Settings) -> Iterator[Findin
     yield from _of_secrets(arbiter)
     yield from _of_replacement(group)
     for task in group.tasks:
-        is_told = settings.app_port or task == arbiter or task.is_sidecar
-        if not is_told and (task.restart.attempts or settings.action == "nomad-restart"):
+        is_told = settings.app.app_port or task == arbiter or task.is_sidecar
+        if not is_told and (task.restart.attempts or settings.action.action == "nomad-restart"):
             text = f"{task.name} is restarted in place: set ARBITER_APP_PORT, or it has to report its app_start"
             yield _warn(f"{text}, or stays culled after that")
         if task != arbiter and not task.is_sidecar:
@@ -67,9 +67,9 @@ def of_balancer(group: Group) -> Iterator[Finding]:
                 yield _ok(f"group {group.name}: the template {template.destination} follows Nomad in time")
 
 
-def _of_app(group: Group, app: Task, settings: Settings) -> Iterator[Finding]:
+def _of_app(group: Group, app: Task, settings: Config) -> Iterator[Finding]:
     attempts, _, mode, interval_s = app.restart
-    if attempts and settings.action == "check":
+    if attempts and settings.action.action == "check":
         then = "waits for the rest of that time" if mode == "delay" else "is replaced"
         text = (
             f"restart attempts {attempts} of {app.name}: a culled app is restarted where it is, on a node that may be"
@@ -81,20 +81,20 @@ def _of_app(group: Group, app: Task, settings: Settings) -> Iterator[Finding]:
         yield _warn(f'{text}; set "10s"')
 
 
-def _of_life(arbiter: Task, settings: Settings) -> Iterator[Finding]:
+def _of_life(arbiter: Task, settings: Config) -> Iterator[Finding]:
     name = arbiter.name
     if arbiter.restart.mode != "delay":
         yield _fail(f"restart mode {arbiter.restart.mode} of {name}: a broken arbiter takes the app down")
     attempts, delay_s, mode, interval_s = arbiter.restart
     if mode == "delay" and attempts * delay_s < interval_s:
         text = f"restart of {name}: after {attempts} restarts within {write(interval_s)} Nomad waits for the rest of"
-        meanwhile = "restarts the app" if settings.action == "check" else "nobody judges the app"
+        meanwhile = "restarts the app" if settings.action.action == "check" else "nobody judges the app"
         yield _warn(f"{text} that time, and {meanwhile} meanwhile; attempts x delay has to be interval")
     if not arbiter.is_sidecar:
         yield _warn(f"{name} has no lifecycle with sidecar = true: it does not live and end with the app")
-    if arbiter.kill_timeout_s <= settings.stop_drain:
+    if arbiter.kill_timeout_s <= settings.server.stop_drain:
         text = f"kill_timeout {arbiter.kill_timeout_s:g} s of {name} is not above"
-        yield _warn(f"{text} ARBITER_STOP_DRAIN {settings.stop_drain:g} s")
+        yield _warn(f"{text} ARBITER_STOP_DRAIN {settings.server.stop_drain:g} s")
     elif arbiter.kill_timeout_s > MAX_KILL_TIMEOUT_S:
         text = f"kill_timeout {arbiter.kill_timeout_s:g} s of {name}: Nomad's clients allow {MAX_KILL_TIMEOUT_S:g} s"
         yield _warn(f"{text}, unless their max_kill_timeout is longer")

@@ -12,7 +12,7 @@ from sidecar.config.scrape_url import Target, parse_target
 from sidecar.config.selectors import parse_selectors
 
 if TYPE_CHECKING:
-    from sidecar.config.slices import ScrapeConfig
+    from sidecar.config.settings import ScrapeConfig
 
 TIMEOUT_S = 5.0
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from sidecar.cli.doctor.findings import Finding, fail, ok, warn
 from sidecar.cli.terminal import cause
-from sidecar.config import addresses, secret_files
-from sidecar.config.slices import Config
+from sidecar.config import addresses, files
+from sidecar.config.settings import Config
 from sidecar.net.address_gate import AddressGate, parse_networks
 
 TIMEOUT_S: Final = 2.0
@@ -59,8 +59,8 @@ def of_state(config: Config) -> Finding:
 
 def of_secrets(config: Config) -> Iterator[Finding]:
     """Whether only the sidecar's user can read the files with secrets; no finding without such files."""
-    if secret_files.paths(config):
-        problems = [*secret_files.open_to_others(config)]
+    if files.secrets(config):
+        problems = [*files.of_secrets(config)]
         yield from (warn("secrets", problem) for problem in problems)
         if not problems:
             yield ok("secrets", "other users can neither read nor change the files with secrets")

@@ -26,7 +26,7 @@ from sidecar.server.page.containers import ContainerFacts
 from sidecar.server.unknown_replies import ALONE, within
 
 if TYPE_CHECKING:
-    from sidecar.config.slices import BudgetConfig, JudgingConfig
+    from sidecar.config.settings import BudgetConfig, JudgingConfig
     from sidecar.store.budget import FleetBudget
 
 EVENTS: Final = 200

@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.cli.doctor import findings
 from sidecar.cli.doctor.findings import Finding, FindingLevel
-from sidecar.config.slices import JudgingConfig
+from sidecar.config.settings import JudgingConfig
 from sidecar.core.fleet.fleet_settings import FleetSettings, Share
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.fleet.rotation import RotationPlan
@@ -252,7 +252,7 @@ def test_fleet_that_cannot_be_retired_in_time_is_a_finding(
 
 CULLS_FOR_NOISE = (
     "your containers have 3 errors a minute when well; a limit of 5 culls for noise: noise reaches it in 18 % of all "
-    "windows; ARBITER_ERROR_LIMIT=18 is above it"
+    "windows; 18 is above it, try it with: printf"
 )
 
 

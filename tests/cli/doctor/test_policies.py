@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import pytest
 
 from sidecar.cli.doctor import policies
-from sidecar.config import settings
+from sidecar.config import shown
 from sidecar.core.fleet.fleet_settings import FleetSettings
 
 ONE = FleetSettings(refund_max=0, servers="3f2a", error_limit=5)
@@ -64,7 +64,7 @@ def test_three_values_are_shown_once_each() -> None:
 
 def test_settings_are_called_as_they_are() -> None:
     words = _differences(ONE, OTHER, replace(ONE, refund_max=30)).split()
-    assert {word for word in words if word.startswith("ARBITER_")} <= {name for name, _, _ in settings.table()}
+    assert {word for word in words if word.startswith("ARBITER_")} <= {name for name, _, _ in shown.table()}
 
 
 def test_fields_of_another_version_are_no_obstacle() -> None:

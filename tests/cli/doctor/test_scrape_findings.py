@@ -14,7 +14,7 @@ import pytest
 from harness.ports import free_port
 from sidecar.cli.doctor import scrape_findings
 from sidecar.cli.doctor.findings import Finding, fail, ok, warn
-from sidecar.config.slices import ScrapeConfig
+from sidecar.config.settings import ScrapeConfig
 
 PAGE = (Path(__file__).parents[2] / "inputs" / "pages" / "micrometer.txt").read_bytes()
 

@@ -11,8 +11,8 @@ import pytest
 from harness.ports import free_port
 from sidecar.cli.doctor import surroundings
 from sidecar.cli.doctor.findings import FindingLevel
-from sidecar.config.settings import load_config
-from sidecar.config.slices import Config
+from sidecar.config.load import load
+from sidecar.config.settings import Config
 
 if TYPE_CHECKING:
     from sidecar.cli.doctor.findings import Finding
@@ -26,7 +26,7 @@ ALLOCATION = {
 
 
 def _settings(**flags: object) -> Config:
-    return load_config({name: str(value) for name, value in flags.items()}, {})
+    return load({name: str(value) for name, value in flags.items()}, {})
 
 
 def _only(found: list[Finding], what: str) -> Finding:

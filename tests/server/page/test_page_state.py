@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from harness.budgets import StubBudget
-from sidecar.config.slices import BudgetConfig, JudgingConfig
+from sidecar.config.settings import BudgetConfig, JudgingConfig
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, Unknown
 from sidecar.server.history import Decision

@@ -1,4 +1,4 @@
-"""Files with secrets that other users of the machine can read or change are named, with what to type."""
+"""Files that are missing, and secrets that other users of the machine can read or change, are named."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecar.config import secret_files
-from sidecar.config.settings_model import Settings
-from sidecar.config.slices import Config
+from sidecar.config import files
+from sidecar.config.settings import Config, setting_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,11 +27,11 @@ def _config(**paths: str) -> Config:
 
 
 def test_every_file_with_a_secret_is_looked_at() -> None:
-    files = {name for name in Settings.model_fields if name.endswith(("_file", "_key", "_cert", "_ca"))}
-    named = {*secret_files.paths(_config(**dict.fromkeys(files, "/f")))}
-    assert named == files - NOBODYS - {"redis_cert"}
-    assert secret_files.paths(_config(redis_cert="/f")) == {"redis_cert": "/f"}, "without a key it holds both"
-    assert secret_files.paths(Config()) == {}
+    names = {name for name in setting_names() if name.endswith(("_file", "_key", "_cert", "_ca"))}
+    named = {*files.secrets(_config(**dict.fromkeys(names, "/f")))}
+    assert named == names - NOBODYS - {"redis_cert"}
+    assert files.secrets(_config(redis_cert="/f")) == {"redis_cert": "/f"}, "without a key it holds both"
+    assert files.secrets(Config()) == {}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +60,7 @@ def test_file_that_others_can_read_or_change_is_named(
     path.chmod(mode)
     os.chown(path, owner, 0)
     monkeypatch.setattr(os, "geteuid", lambda: OTHER)
-    sentences = [*secret_files.open_to_others(_config(token_file=str(path)))]
+    sentences = [*files.of_secrets(_config(token_file=str(path)))]
     if said is None:
         assert sentences == []
     else:
@@ -74,10 +73,14 @@ def test_link_is_followed_as_to_a_mounted_secret(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("x")
     (tmp_path / "data").chmod(0o644)
     (tmp_path / "token").symlink_to("data")
-    assert len([*secret_files.open_to_others(_config(tls_key=str(tmp_path / "token")))]) == 1
+    assert len([*files.of_secrets(_config(tls_key=str(tmp_path / "token")))]) == 1
 
 
-@pytest.mark.parametrize("name", ["none", "directory"])
-def test_what_is_no_file_is_left_to_the_part_that_reads_it(tmp_path: Path, name: str) -> None:
-    (tmp_path / "directory").mkdir(mode=0o755)
-    assert [*secret_files.open_to_others(_config(webhook_url_file=str(tmp_path / name)))] == []
+def test_missing_file_and_missing_directory_of_the_state_are_named(tmp_path: Path) -> None:
+    there, missing = tmp_path / "there", tmp_path / "missing"
+    there.mkdir()
+    assert [*files.problems(_config(webhook_url_file=str(there), state_dir=str(there)))] == []
+    assert [*files.problems(_config(webhook_url_file=str(missing), state_dir=str(missing)))] == [
+        f"ARBITER_STATE_DIR: {missing} is no directory: a cull would not survive the sidecar",
+        f"ARBITER_WEBHOOK_URL_FILE: {missing} cannot be read: No such file or directory",
+    ]

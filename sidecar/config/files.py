@@ -1,8 +1,9 @@
-"""Finds files with a secret that other users of the machine can read or change.
+"""Finds files of the settings that are missing, or whose secret other users of the machine can read or change.
 
-Each is a warning, not an error: a mounted secret often has mode 0644, which is the default of Kubernetes, and the
-container has no other users who could read it. There ``defaultMode`` of the volume sets the mode, not ``chmod``. The
-group may read a file that belongs to another user, such as root: a sidecar without root's rights needs that.
+Each is a warning, not an error. A file may be mounted later. A mounted secret often has mode 0644, which is the default
+of Kubernetes, and the container has no other users who could read it. There ``defaultMode`` of the volume sets the
+mode, not ``chmod``. The group may read a file that belongs to another user, such as root: a sidecar without root's
+rights needs that.
 """
 
 from __future__ import annotations
@@ -15,14 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from sidecar.config.slices import Config
+    from sidecar.config.settings import Config
 
 _OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
 _GROUP: Final = stat.S_IRGRP | stat.S_IWGRP
 _READ: Final = stat.S_IROTH | stat.S_IRGRP
 
 
-def paths(config: Config) -> dict[str, str]:
+def problems(config: Config) -> Iterator[str]:
+    """Yield a line for each missing directory or file, and for each open secret. It reads the disk, which may hang."""
+    state_dir = config.state.state_dir
+    if state_dir and not Path(state_dir).is_dir():
+        yield f"ARBITER_STATE_DIR: {state_dir} is no directory: a cull would not survive the sidecar"
+    yield from of_secrets(config)
+
+
+def secrets(config: Config) -> dict[str, str]:
     """Return the files that hold a secret, by setting."""
     redis, notify = config.redis, config.notify
     found = {
@@ -36,13 +45,14 @@ def paths(config: Config) -> dict[str, str]:
     return {name: path for name, path in found.items() if path}
 
 
-def open_to_others(config: Config) -> Iterator[str]:
-    """Yield a line for each such file that others can read or change. It reads the disk, which may hang."""
-    for name, path in paths(config).items():
+def of_secrets(config: Config) -> Iterator[str]:
+    """Yield a line for each file with a secret that is missing, or open to other users."""
+    for name, path in secrets(config).items():
         try:
             found = Path(path).stat()
-        except OSError:
-            continue  # the part that reads the file says so
+        except OSError as error:
+            yield f"ARBITER_{name.upper()}: {path} cannot be read: {error.strerror}"
+            continue
         mode = stat.S_IMODE(found.st_mode)
         is_own = found.st_uid == os.geteuid() != 0
         granted = mode & (_OTHERS | _GROUP if is_own else _OTHERS)
