@@ -1,4 +1,4 @@
-"""Adds reports up, and sends the sums from a thread of its own, at once and then every tenth of a second.
+"""Adds reports up, and sends the sums from a thread of its own every tenth of a second; the first one at once.
 
 Any number of threads, signal handlers and forked children may call it. No caller waits for another one or for the
 sidecar: a report goes into a queue, and whoever finds the lock free adds the queue up.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import _thread
 import time
-from _queue import SimpleQueue  # the module queue imports threading, which takes longer than all other imports
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
@@ -22,6 +21,9 @@ KEEP_S: Final = 30.0
 
 PACE_S: Final = 0.1
 """Interval of sends, and so the maximum delay of a report."""
+
+IDLE_S: Final = 5.0
+"""Time without reports after which the thread ends. The next report starts another one."""
 
 EXIT_S: Final = 0.2
 KEPT_SERIES: Final = 256
@@ -78,8 +80,7 @@ class Emitter:
         self._sending = _thread.allocate_lock()
         self._queue: deque[Increment] = deque()
         self._kept: dict[StatsdSeries, Sum] = {}
-        self._wakes: SimpleQueue[None] = SimpleQueue()  # a signal handler may put into it at any time
-        self._has_thread = self._is_idle = False
+        self._has_thread = False
         self._taken = self._sent = self._dropped = 0
 
     def take(self, report: Increment) -> None:
@@ -95,8 +96,6 @@ class Emitter:
                 self._lock.release()
         if not self._has_thread:
             self._start_thread()
-        elif self._is_idle:
-            self._wakes.put(None)
 
     def drop(self, count: int) -> None:
         """Count reports that cannot be sent."""
@@ -227,15 +226,21 @@ class Emitter:
             self._has_thread = False
 
     def _run(self) -> None:
-        while True:
-            self._is_idle = True  # before the look: a report that comes behind it wakes this thread
-            if not (self._queue or self._kept):
-                self._wakes.get()
-            self._is_idle = False
+        """Send until there has been nothing to send for ``IDLE_S``.
+
+        It waits by ``time.sleep`` and for locks of ``_thread`` only, which gevent replaces: anything else that waits
+        would stop all greenlets.
+        """
+        idle_s = 0.0
+        while idle_s < IDLE_S:
             with self._sending:
                 self._send()
                 self._warn()
             time.sleep(PACE_S)
+            idle_s = 0.0 if self._queue or self._kept else idle_s + PACE_S
+        self._has_thread = False
+        if self._queue or self._kept:  # reported before the line above, when no other thread seemed necessary
+            self._start_thread()
 
     def _warn(self) -> None:
         """Log each fault the first time. A handler of logs may report, too: nothing there waits for this thread."""

@@ -66,6 +66,17 @@ def test_reports_leave_by_themselves_again_and_again(receiver: Receiver, start_e
     wait_for(lambda: emitter.stats() == Stats(sent=6, kept=0, dropped=0), timeout_s=60, what="it is counted")
 
 
+def test_thread_ends_without_reports_and_the_next_report_starts_another(
+    receiver: Receiver, start_emitter: StartEmitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sidecar.client.emitter.IDLE_S", 0.1)
+    emitter = start_emitter(read_addresses(str(receiver.path)))
+    for number in range(1, 4):
+        emitter.take(_error())
+        wait_for(lambda: not emitter._has_thread, timeout_s=60, what="the thread has ended")
+        assert receiver.totals() == {NAME: number}
+
+
 def test_equal_reports_are_one_line_with_the_last_message(receiver: Receiver, emitter: Emitter) -> None:
     emitter.take(_error(message="first"))
     emitter.take(_error(message="last"))
