@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .flock import FlockSlots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from .leases import Leases
 
@@ -90,14 +90,6 @@ class ConcurrencyLimit:
         """
         return self._slots.acquire()
 
-    def wait(self, *, retries: int | None, interval_s: float, sleep: Sleep = time.sleep) -> int | None:
-        """Try at once, then up to ``retries`` times more (None: for ever), ``interval_s`` seconds before each."""
-        _refuse_endless(retries, interval_s)
-        for _ in _attempts(retries, interval_s, sleep):
-            if (lock_id := self.acquire()) is not None:
-                return lock_id
-        return None
-
     def heartbeat(self) -> bool:
         """Keep the lock and return whether it is still held.
 
@@ -141,7 +133,12 @@ class WithStandby:
         process_name: str = "",
         sleep: Sleep = time.sleep,
     ) -> None:
-        _refuse_endless(retries, interval_s)
+        if retries is not None and retries < 0:
+            raise ValueError("retries cannot be negative")
+        if interval_s <= 0:
+            raise ValueError(
+                "interval_s has to be more than 0: without a wait the standby would only use up the processor"
+            )
         if interval_s >= standby.beat_within_s:
             raise ValueError(
                 f"a standby's lease ends before {interval_s:g} s are over: wait less, or take a longer ttl_s"
@@ -194,29 +191,13 @@ class WithStandby:
         self.release()
 
     def _wait(self) -> int | None:
-        for _ in _attempts(self._retries, self._interval_s, self._sleep):
-            if (lock_id := self._main.acquire()) is not None:
-                return lock_id
-            if not self._standby.heartbeat():
-                break  # another process may be the standby now
-        return None
-
-
-def _refuse_endless(retries: int | None, interval_s: float) -> None:
-    if retries is not None and retries < 0:
-        raise ValueError("retries cannot be negative")
-    if interval_s <= 0:
-        raise ValueError("interval_s has to be more than 0: without a wait the standby would only use up the processor")
-
-
-def _attempts(retries: int | None, interval_s: float, sleep: Sleep) -> Iterator[None]:
-    """Yield at once, and again after each wait."""
-    yield
-    waits = 0
-    while retries is None or waits < retries:
-        sleep(interval_s)
-        waits += 1
-        yield
+        waits = 0
+        while (lock_id := self._main.acquire()) is None:
+            if waits == self._retries or not self._standby.heartbeat():  # another process may be the standby now
+                return None
+            self._sleep(self._interval_s)
+            waits += 1
+        return lock_id
 
 
 def _rename(name: str) -> str:

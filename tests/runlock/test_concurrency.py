@@ -71,14 +71,6 @@ def test_wrong_arguments_are_refused(arguments: dict[str, object]) -> None:
         ConcurrencyLimit(**arguments)  # type: ignore[arg-type]  # the rows are wrong on purpose
 
 
-@pytest.mark.parametrize("retries", [0, 1, 5])
-def test_waiting_tries_at_once_and_then_after_each_of_the_waits(tmp_path: Path, retries: int) -> None:
-    nap = Nap()
-    with ConcurrencyLimit(tmp_path):
-        assert ConcurrencyLimit(tmp_path).wait(retries=retries, interval_s=2, sleep=nap) is None
-    assert nap.naps == [2] * retries
-
-
 # -- the standby ----------------------------------------------------------------------------------------------------
 
 
@@ -162,8 +154,6 @@ def test_a_standby_has_its_name_while_it_waits_and_then_the_old_one(tmp_path: Pa
 def test_wrong_waits_are_refused(tmp_path: Path, retries: int | None, interval_s: float, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         pair(tmp_path, Nap(), retries=retries, interval_s=interval_s)
-    with pytest.raises(ValueError, match=said):
-        ConcurrencyLimit(tmp_path).wait(retries=retries, interval_s=interval_s)
 
 
 def test_locks_in_files_load_neither_redis_nor_other_heavy_modules() -> None:

@@ -262,7 +262,7 @@ def test_an_answer_that_comes_after_the_end_does_not_count(server: RedisServer) 
     clock = Clock()
     with limits(server, 1, clock=clock) as (limit,):
         limit.acquire()
-        limit._slots._clock = Slow()  # type: ignore[attr-defined]
+        limit._slots._clock = Slow()  # type: ignore[union-attr]
         assert [limit.heartbeat() for _ in range(2)] == [False, False]
         assert not limit.is_held
 
