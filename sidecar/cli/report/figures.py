@@ -70,50 +70,53 @@ class Bin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FleetReport:
-    """The numbers from ``since`` to ``until``, seen at ``now`` (Unix seconds); ``first_at``: the oldest entry.
-
-    - ``ordered``: culls that operators ordered; ``near_misses``: suspects that recovered before they were culled.
-    - ``would_culls``: culls in shadow mode; ``would_recover``: how many of those containers recovered by themselves;
-      ``would_tokens``: the most of their tokens that were granted within any ten minutes.
-    - ``replaced_s``, ``retired_s``: time from the token or lease to the replacement; none in shadow mode.
-    - ``restarted``: apps restarted in place, while suspect or culled; ``other_restarts``: in place, without a cull.
-    - ``failed_actions``: of ``ARBITER_ACTION``.
-    - ``not_honoured``: containers that were still there long after a cull.
-    - ``paused``: cause -> how often its culls were paused because one did not help.
-    - ``duplicates``: instance names of two containers. ``away_s``: how long a sidecar was without Redis.
-
-    While ``enforce_percent`` is less than 100, all of it is about the containers with this ``mode``.
-    """
+    """What happened in a time; while ``enforce_percent`` is below 100, to the containers with this ``mode``."""
 
     service: str
     mode: str
     since: float
     until: float
     now: float
+    """When it was written; all times are Unix seconds."""
     entries: int = 0
     first_at: float | None = None
+    """The time of the oldest entry."""
     culls: int = 0
     ordered: int = 0
+    """Culls that operators ordered."""
     causes: tuple[Cause, ...] = ()
     replaced_s: Times = NO_TIMES
+    """Time from the token to the replacement; none in shadow mode."""
     refusals: tuple[tuple[str, int], ...] = ()
     suspects: int = 0
     near_misses: int = 0
+    """Suspects that recovered before they were culled."""
     would_culls: int = 0
+    """Culls in shadow mode."""
     would_recover: int = 0
+    """How many of those containers recovered by themselves."""
     would_tokens: int = 0
+    """The most of their tokens that were granted within any ten minutes."""
     retirements: int = 0
     retired_s: Times = NO_TIMES
+    """Time from the lease to the replacement."""
     revived: int = 0
     restarted: int = 0
+    """Apps restarted in place, while suspect or culled."""
     other_restarts: int = 0
+    """Apps restarted in place, without a cull."""
     failed_actions: int = 0
+    """Failures of ``ARBITER_ACTION``."""
     holds: tuple[HoldPeriod, ...] = ()
     not_honoured: tuple[str, ...] = ()
+    """Containers that were still there long after a cull."""
     paused: tuple[tuple[str, int], ...] = ()
+    """Cause and how often its culls were paused because one did not help."""
     duplicates: tuple[str, ...] = ()
+    """Instance names of two containers."""
     losses: int = 0
     away_s: Times = NO_TIMES
+    """How long a sidecar was without Redis."""
     bins: tuple[Bin, ...] = ()
     enforce_percent: int = ALL
 
