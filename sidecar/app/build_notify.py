@@ -18,8 +18,7 @@ from prometheus_client.registry import Collector
 
 from sidecar.config import webhook_template
 from sidecar.core.explain.samples import MESSAGE_LIMIT
-from sidecar.core.life.delays import honour_s
-from sidecar.notify.alerts import Alert, Alerts
+from sidecar.notify.alerts import Alert
 from sidecar.notify.messenger import Context, Messenger, fields_of
 from sidecar.notify.webhook import Delivery, Outbox, UndeliveredError, Webhook
 from sidecar.telemetry.log import logger
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from sidecar.telemetry.log import Log
     from sidecar.telemetry.observers import Observers
 
-QUIET_S: Final = 60.0
-QUIET_BEATS: Final = 3
 MOST_OF_RESULT: Final = 200
 """Number of characters of an action's result in a message; it may hold the output of a program."""
 
@@ -54,14 +51,7 @@ def messenger(
     deliveries = DeliveryTelemetry(log)
     outbox = Outbox(webhook(config.notify), clock=time.monotonic, rng=rng, observe=deliveries.observe)
     deliveries.waiting = partial(len, outbox)
-    alerts = Alerts(
-        config.identity.instance,
-        quiet_s=max(QUIET_S, QUIET_BEATS * config.budget.beat_interval),
-        honour_s=honour_s(config.culling.drain),
-        scrapes=bool(config.scrape.scrape_url),
-    )
     built = Messenger(
-        alerts,
         outbox,
         records,
         _context(config),

@@ -1,9 +1,9 @@
-"""Looks once a second whether an alert has begun, and lets one sidecar of the fleet send its message.
+"""Sends what people should know of: each alert is at most one message of the fleet.
 
 It only observes, and waits in tasks of its own. Before a sidecar sends, it claims the alert in the store (``SET NX``
-with a lifetime): so each alert is at most one message of the fleet, and none if its sender dies before it is sent.
-While Redis is away nobody can claim. So the fleet elects beforehand, for ``LEADER_S`` at a time, who says that Redis is
-away. That an action failed only the sidecar of that container sees.
+with a lifetime): so there is no message if its sender dies before it is sent. While Redis is away nobody can claim. So
+the fleet elects beforehand, for ``LEADER_S`` at a time, who says that Redis is away. That an action failed only the
+sidecar of that container sees.
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.fleet.members import MemberList
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Entry, Presence, Unknown
-from sidecar.notify.alerts import Alert, Alerts
+from sidecar.core.types import Entry, Presence, State, Unknown
+from sidecar.notify.alerts import Alert, of_action, of_beat, of_step, redis_away
 from sidecar.notify.webhook import Outbox, text_of
 
 INTERVAL_S: Final = 1.0
+ONCE_S: Final = 3600.0
+"""So long no sidecar sends an alert again: a sidecar that was away from the store may see it late."""
+
 CLAIM_S: Final = 20.0
 """How long a message waits for a clear answer to its claim; then it is given up."""
 
 MOST_WAITING: Final = 100
+REDIS_AWAY_S: Final = 300.0
 LEADER: Final = "message:leader"
 LEADER_S: Final = 150.0
 LEADER_RETRY_S: Final = 60.0
@@ -69,7 +73,6 @@ class Messenger:
 
     def __init__(
         self,
-        alerts: Alerts,
         outbox: Outbox,
         records: FleetRecords,
         context: Context,
@@ -80,7 +83,6 @@ class Messenger:
         sample: Callable[[str], str],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        self._alerts = alerts
         self._outbox = outbox
         self._records = records
         self._context = context
@@ -92,18 +94,34 @@ class Messenger:
         self._unclaimed: deque[tuple[Alert, float]] = deque(maxlen=MOST_WAITING)
         self._leads_until = -inf
         self._next_election = 0.0
+        self._answered_at = -inf
+        self._is_away_told = False
+        self._is_down = True  # as far as is known: a sidecar may find its container down, and ask for the action
 
     def notice(self, record: Record) -> None:
         """Observe a step of the controller."""
-        self._alerts.step(record, self._clock())
+        self._is_down = record.container.state is State.DOWN
+        self._add(of_step(record))
 
     def beaten(self, record: BeatRecord) -> None:
         """Observe the answer to a beat."""
-        self._alerts.beaten(record.answer, self._clock())
+        now = self._clock()
+        if not isinstance(record.answer, Unknown):
+            self._answered_at, self._is_away_told = now, False
+        elif REDIS_AWAY_S <= (away_s := now - self._answered_at) < inf and not self._is_away_told:
+            self._is_away_told = True
+            if self._leads_until > self._answered_at:
+                self._add([redis_away(record.answer.error, away_s)])
+        self._add(of_beat(record))
 
     def acted(self, entry: Entry) -> None:
-        """Observe the result of the action that should have the container restarted."""
-        self._alerts.acted(entry)
+        """Observe the result of the action that should have the container restarted; it may be up all the same."""
+        if entry.what == "action_failed" and self._is_down:
+            self._add([of_action(entry, self._context.instance)])
+
+    def _add(self, alerts: Iterable[Alert]) -> None:
+        now = self._clock()
+        self._unclaimed += [(alert, now) for alert in alerts]
 
     async def run(self) -> None:
         """Look and send until cancelled."""
@@ -120,26 +138,17 @@ class Messenger:
             await asyncio.sleep(INTERVAL_S)
 
     async def turn(self) -> None:
-        """Look once, and send what this sidecar has to send."""
-        now = self._clock()
-        self._unclaimed += [(alert, now) for alert in self._alerts.due(now)]
+        """Send what this sidecar has to send."""
         for _ in range(len(self._unclaimed)):
             alert, since = self._unclaimed.popleft()
-            is_sender = await self._is_sender(alert)
+            is_sender = not alert.claim or await self._records.first(f"message:{alert.claim}", ONCE_S)
             if isinstance(is_sender, Unknown):
                 if self._clock() - since < CLAIM_S:
                     self._unclaimed.append((alert, since))
             elif is_sender:
                 self._outbox.put(await self._message(alert))
-        if now >= self._next_election:
+        if (now := self._clock()) >= self._next_election:
             await self._elect(now)
-
-    async def _is_sender(self, alert: Alert) -> bool | Unknown:
-        if alert.topic == "action":
-            return True
-        if alert.topic == "redis":
-            return self._leads_until > self._alerts.answered_at
-        return await self._records.first(claim_of(alert), alert.claim_s)
 
     async def _elect(self, now: float) -> None:
         """Claim the leadership. It ends before the claim does, so that there are never two leaders."""
@@ -170,12 +179,6 @@ class Messenger:
         members.sort(key=lambda one: one.presence is Presence.DOWN)
         cause = alert.cause or next((one.kind for one in members if one.kind), "")
         return [one.instance for one in members], cause
-
-
-def claim_of(alert: Alert) -> str:
-    """The key of an alert, the same in every sidecar; when no container is replaced, one message has to do."""
-    of = alert.instance if alert.topic == "hold" else ""
-    return f"message:{alert.topic}:{of}".rstrip(":")
 
 
 def fields_of(

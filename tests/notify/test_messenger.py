@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core.fleet.fleet_events import BeatRecord
+from sidecar.core.fleet.fleet_events import FleetWatch
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, Unknown
-from sidecar.notify.alerts import Alerts
 from sidecar.notify.messenger import LEADER_S, Context, Messenger
 from sidecar.notify.webhook import Outbox, Webhook
 
 AWAY = Unknown("connection")
 CALM = Fleet(5)
 ON = Fleet(5, suspect=1, trials=(CauseTrial("redis", 1, 0, 540.0, 1),))
+AGAIN = Fleet(5, suspect=1, trials=(CauseTrial("redis", 1, 0, 1080.0, 2),))
 MEMBERS = (
     Member("n0", Presence.DOWN, "redis", 0.0),
     Member("n1", Presence.SUSPECT, "redis", 0.0),
@@ -76,6 +76,7 @@ class MessengerFleet:
         self.sent: list[Mapping[str, str]] = []
         self.failures: list[Exception] = []
         self.messengers: list[Messenger] = []
+        self.watches: list[FleetWatch] = []
         self.tasks: list[asyncio.Task[Any]] = []
         for number in range(count):
             self.join(f"n{number}")
@@ -83,7 +84,6 @@ class MessengerFleet:
     def join(self, name: str) -> None:
         loop, rng = asyncio.get_running_loop(), Random(name)
         messenger = Messenger(
-            Alerts(name, quiet_s=60.0, honour_s=300.0, scrapes=False),
             Outbox(TakingWebhook(self.sent), clock=loop.time, rng=rng, observe=lambda _: None),
             self.store,
             Context("web", "prod", name),
@@ -94,18 +94,15 @@ class MessengerFleet:
             on_failure=self.failures.append,
         )
         self.messengers.append(messenger)
+        self.watches.append(FleetWatch())
         self.tasks.append(loop.create_task(messenger.run()))
-
-    def leave(self, number: int) -> None:
-        self.messengers.pop(number)
-        self.tasks.pop(number).cancel()
 
     async def beats(self, answer: Fleet | Unknown, seconds: float, every_s: float = 10.0) -> None:
         """Let every sidecar beat, one after the other, as long as that takes."""
         self.store.is_away = isinstance(answer, Unknown)
         for _ in range(round(seconds / every_s)):
-            for messenger in self.messengers:
-                messenger.beaten(BeatRecord(answer))
+            for messenger, watch in zip(self.messengers, self.watches, strict=True):
+                messenger.beaten(watch.record(answer, 0.0))
                 await asyncio.sleep(every_s / len(self.messengers))
 
     @property
@@ -123,9 +120,10 @@ async def test_alert_is_one_message_of_the_fleet_and_each_further_one_another() 
     fleet = MessengerFleet(5)
     await fleet.beats(CALM, 30)
     await fleet.beats(ON, 600)
-    assert fleet.words == ["paused"]
-    await fleet.beats(CALM, 90)
+    fleet.join("late")
     await fleet.beats(ON, 60)
+    assert fleet.words == ["paused"]
+    await fleet.beats(AGAIN, 60)
     assert fleet.words == ["paused"] * 2
     assert fleet.failures == []
     await fleet.end()
@@ -142,26 +140,22 @@ async def test_message_names_the_containers_with_the_cause_suspects_first() -> N
     await fleet.end()
 
 
-@in_virtual_time
-async def test_claim_without_an_answer_is_asked_again_and_then_given_up() -> None:
-    fleet = MessengerFleet(3)
-    await fleet.beats(CALM, 10)
-    fleet.store.is_away = True
-    for messenger in fleet.messengers:
-        messenger.beaten(BeatRecord(ON))
-    await asyncio.sleep(10)
-    fleet.store.is_away = False
-    await asyncio.sleep(10)
-    assert fleet.words == ["paused"]
-    await fleet.beats(CALM, 120)
-    fleet.store.is_away = True
-    for messenger in fleet.messengers:
-        messenger.beaten(BeatRecord(ON))
-    await asyncio.sleep(30)
-    fleet.store.is_away = False
-    await asyncio.sleep(30)
-    assert fleet.words == ["paused"], "another sidecar may have sent it, and its claim may be over"
-    await fleet.end()
+@pytest.mark.parametrize(("away_s", "words"), [(10, ["paused"]), (30, [])], ids=["asked again", "given up"])
+def test_claim_without_an_answer_is_asked_again_and_then_given_up(away_s: float, words: list[str]) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        fleet = MessengerFleet(3)
+        await fleet.beats(CALM, 10)
+        fleet.store.is_away = True
+        for messenger, watch in zip(fleet.messengers, fleet.watches, strict=True):
+            messenger.beaten(watch.record(ON, 0.0))
+        await asyncio.sleep(away_s)
+        fleet.store.is_away = False
+        await asyncio.sleep(10)
+        assert fleet.words == words, "another sidecar may have sent it, and its claim may be over"
+        await fleet.end()
+
+    story()
 
 
 @pytest.mark.parametrize("calm_s", [30, LEADER_S - 10, LEADER_S + 30, 1000])
