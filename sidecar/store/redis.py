@@ -53,16 +53,16 @@ ERROR_MINUTES: Final = 3 * ERRORS_KEPT_MIN // 2
 
 _ADD_ERRORS: Final = f"""
 local now, added = math.floor(redis.call('TIME')[1] / 60), 0
-for place = 1, #ARGV, 2 do
-  if math.abs(now - tonumber(ARGV[place])) < {ERRORS_KEPT_MIN} then
-    redis.call('HINCRBY', KEYS[1], ARGV[place], ARGV[place + 1])
-    added = added + ARGV[place + 1]
+for index = 1, #ARGV, 2 do
+  if math.abs(now - tonumber(ARGV[index])) < {ERRORS_KEPT_MIN} then
+    redis.call('HINCRBY', KEYS[1], ARGV[index], ARGV[index + 1])
+    added = added + ARGV[index + 1]
   end
 end
 if redis.call('HLEN', KEYS[1]) > {ERROR_MINUTES} then
   local all = redis.call('HGETALL', KEYS[1])
-  for place = 1, #all, 2 do
-    if math.abs(now - (tonumber(all[place]) or 0)) >= {ERRORS_KEPT_MIN} then redis.call('HDEL', KEYS[1], all[place]) end
+  for index = 1, #all, 2 do
+    if math.abs(now - (tonumber(all[index]) or 0)) >= {ERRORS_KEPT_MIN} then redis.call('HDEL', KEYS[1], all[index]) end
   end
 end
 redis.call('PEXPIRE', KEYS[1], {2 * ERROR_MINUTES * 60_000})

@@ -16,6 +16,7 @@ from harness.fake_redis import fake_redis
 from harness.memory_store import MemoryStore
 from harness.stores import S, redis_store
 from harness.token_client import TokenClient
+from sidecar.store.alone import AloneStore
 from sidecar.store.protocol import Store
 from sidecar.store.redis import RedisStore
 
@@ -61,7 +62,7 @@ async def open_store() -> AsyncIterator[OpenStore]:
         await store.aclose()
 
 
-@pytest.fixture(params=["memory", "fakeredis", pytest.param("redis", marks=pytest.mark.redis)])
+@pytest.fixture(params=["alone", "memory", "fakeredis", pytest.param("redis", marks=pytest.mark.redis)])
 def clocked(
     request: pytest.FixtureRequest, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Clock, Store]]:
@@ -73,6 +74,9 @@ def clocked(
     clock = Clock()
     if request.param == "memory":
         yield clock, MemoryStore(lambda: clock.now_us)
+        return
+    if request.param == "alone":
+        yield clock, AloneStore(lambda: clock.now_us)
         return
     with fake_redis() as url:
         monkeypatch.setattr(time, "time", lambda: clock.now_us / S)

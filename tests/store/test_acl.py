@@ -20,7 +20,6 @@ from sidecar.store.redis import RedisStore
 from sidecar.store.redis_client import RedisClient
 
 if TYPE_CHECKING:
-    from harness.children import StartRedis
     from harness.redis_server import RedisServer
     from store.conftest import Actor
 
@@ -156,11 +155,6 @@ async def failure(scene: Scene, rights: list[str], operations: list[Operation]) 
 async def test_shipped_user_may_do_what_a_sidecar_does(operation: Operation, scene: Scene) -> None:
     await scene.run(operation)
     assert scene.server.cli("ACL", "LOG") == []
-
-
-def test_server_loads_the_shipped_file(start_redis: StartRedis) -> None:
-    server = start_redis("redis", "--aclfile", str(SHIPPED))
-    assert server.cli("ACL", "USERS") == ["default", "health-arbiter"]
 
 
 async def test_each_right_is_needed(scene: Scene) -> None:

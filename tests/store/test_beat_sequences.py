@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.memory_store import MemoryStore
-from harness.stores import beat, look, send_beat, suspect
+from harness.stores import EXPIRY_US, WINDOW_US, S, beat, commit, look, send_beat, suspect
 from sidecar.core.types import Beat, Presence
+from sidecar.store.alone import AloneStore
 from sidecar.store.protocol import MAX_CAUSES, OTHER
 from store.conftest import Clock, assert_stores_agree
 
@@ -125,9 +127,23 @@ async def test_refused_suspect_is_counted_once_and_by_how_it_ended() -> None:
         assert (await look(store)).control == {"refused|redis": 1, **counted}, ending
 
 
-async def test_suspect_that_was_not_refused_is_counted_in_no_control() -> None:
-    for ending, _ in ENDINGS[:5]:
-        store = MemoryStore(lambda: 1)
-        for told in (suspect("a"), ending):
-            await send_beat(store, told)
-        assert (await look(store)).control == {}
+@given(HISTORY)
+def test_store_of_a_container_alone_answers_its_own_beats_as_that_of_a_fleet_does(history: list[Step]) -> None:
+    """What only a fleet has is left out, and the clock goes forward: nobody else strikes this member off."""
+
+    async def counts(store: Store, clock: Clock) -> list[object]:
+        answers: list[object] = []
+        for step_s, sent, _ in history:
+            clock.advance(min(max(0.0, step_s), EXPIRY_US / S))
+            await commit(store, window_us=WINDOW_US, grant=str(len(answers)) if step_s == 1 else "")
+            heard = await send_beat(store, sent._replace(instance="a"))
+            raw = await look(store, "a")
+            answers += [(heard.alive, heard.former, heard.causes, heard.used, heard.median_errors)]
+            answers += [(raw.alive, raw.member, raw.causes, raw.control, raw.grants, raw.seen_us, raw.median_errors)]
+        return answers
+
+    def run(store: type[AloneStore]) -> list[object]:
+        clock = Clock()
+        return asyncio.run(counts(store(lambda: clock.now_us), clock))
+
+    assert run(AloneStore) == run(MemoryStore)

@@ -60,37 +60,6 @@ async def test_second_claim_of_one_token_is_denied_and_the_first_replays(strateg
     assert await budget.claim(claim("a")) == Granted(1, 1, replayed=True)
 
 
-async def test_answers_have_the_state_of_the_fleet() -> None:
-    group = ServerGroup(capacity="1")
-    sidecars = group.sidecars("abcd")
-    for name, budget in sidecars.items():
-        await budget.beat(beat(name) if name == "d" else suspect(name))
-    assert await sidecars["a"].claim(claim("a")) == Granted(1, 1, alive=4, suspect=3)
-    assert await sidecars["b"].claim(claim("b")) == Denied("window", 1, 1, 600.000001, 3, 3, "redis")
-
-
-async def test_token_that_is_given_back_frees_its_place_in_the_floor_and_stays_spent() -> None:
-    group = ServerGroup(capacity="2", min_healthy="2")
-    sidecars = group.sidecars("abc")
-    for name, budget in sidecars.items():
-        await budget.beat(suspect(name))
-    assert outcome(await sidecars["a"].claim(claim("a"))) == "granted"
-    assert outcome(await sidecars["b"].claim(claim("b"))) == "floor"
-    assert await sidecars["a"].give_back("a", "a") is True
-    assert await sidecars["a"].give_back("a", "a") is False
-    assert await sidecars["b"].claim(claim("b")) == Granted(2, 2, alive=3, suspect=3)
-
-
-async def test_sidecars_with_different_terms_go_by_the_strictest() -> None:
-    group = ServerGroup()
-    strict, loose = group.sidecar(capacity="1", window_us=900 * S), group.sidecar(strategy="previous")
-    await strict.beat(beat("a"))
-    fleet = await fleet_of(loose, beat("b"))
-    assert fleet.policies == 2
-    assert await loose.claim(claim("b")) == Granted(1, 1, alive=2)
-    assert await strict.claim(claim("a")) == Denied("window", 1, 1, 900.000001, alive=1)
-
-
 # -- the article's counter ----------------------------------------------------------------------------------------
 
 
@@ -277,34 +246,7 @@ async def test_store_is_closed() -> None:
 # -- retirements --------------------------------------------------------------------------------------------------
 
 
-async def test_lease_is_for_one_at_a_time_until_its_place_is_taken_and_well() -> None:
-    group = ServerGroup()
-    sidecars = group.sidecars("abc")
-    for name, budget in sidecars.items():
-        await budget.beat(beat(name))
-    granted = await sidecars["a"].retire(lease("a"))
-    assert granted == Granted(1, 1, alive=3, left_s=300.0)
-    group.advance(10)
-    assert await sidecars["a"].retire(lease("a")) == Granted(1, 1, replayed=True, alive=2, left_s=290.0)
-    assert outcome(await sidecars["b"].retire(lease("b"))) == "slots"
-    await sidecars["a"].beat(beat("a", Presence.DOWN, lease="a's"))
-    fleet = await fleet_of(sidecars["b"], beat("b"))
-    assert (fleet.retiring, fleet.down) == (1, 1)
-    await sidecars["a"].beat(beat("a", life="2"))
-    assert outcome(await sidecars["b"].retire(lease("b"))) == "granted"
-
-
 # -- beats, outcomes ----------------------------------------------------------------------------------------------
-
-
-async def test_beat_is_answered_with_the_state_of_the_fleet() -> None:
-    group = ServerGroup(capacity="500p")
-    sidecars = group.sidecars("abcd")
-    for errors, (name, budget) in enumerate(sidecars.items()):
-        await budget.beat(suspect(name, errors=10 * errors, ratio=1000 * errors))
-    assert await sidecars["d"].beat(beat("d", errors=30, ratio=3000)) == Fleet(
-        4, suspect=3, cause="redis", capacity=2, median_errors=20, median_ratio=0.002
-    )
 
 
 async def cull(group: ServerGroup, name: str, life: str = "1") -> None:
@@ -340,22 +282,6 @@ async def test_cull_that_helped_doubles_the_trial_and_gives_its_token_back() -> 
     assert await told_of(replacement) == [("replaced", "a", ""), ("helped", "a", "")]
 
 
-async def test_cull_that_did_not_help_pauses_its_cause_until_an_operator_releases_it() -> None:
-    group = ServerGroup(GATED)
-    await cull(group, "a")
-    replacement = group.sidecar()
-    await replacement.beat(beat("a", life="2"))
-    fleet = await fleet_of(replacement, suspect("a", life="2"))
-    (trial,) = fleet.trials
-    assert (trial, fleet.unhelped) == (CauseTrial("redis", 1, 0, 600.0, 1, START_S), 1)
-    assert fleet.paused == ("redis",)
-    denied = await replacement.claim(claim("a", life="2"))
-    assert isinstance(denied, Denied)
-    assert (denied.reason, denied.retry_after_s) == ("paused", 600.0)
-    assert await replacement.release("") is False
-    assert outcome(await replacement.claim(claim("a", life="2"))) == "granted"
-
-
 async def test_replacement_by_another_name_takes_the_place_also_when_the_decision_of_its_first_beat_failed() -> None:
     group = ServerGroup(GATED)
     await cull(group, "a")
@@ -369,15 +295,6 @@ async def test_replacement_by_another_name_takes_the_place_also_when_the_decisio
     assert await told_of(newcomer) == [("replaced", "a", "b")]
 
 
-async def test_sidecar_that_starts_beside_a_known_container_takes_no_place() -> None:
-    group = ServerGroup(GATED)
-    await group.sidecar().beat(beat("b"))
-    await cull(group, "a")
-    await group.sidecar().beat(beat("a", Presence.GONE))
-    for life in ("1", "2"):
-        assert (await fleet_of(group.sidecar(), beat("b", first=True, life=life))).down == 1
-
-
 async def test_newcomer_whose_first_answer_was_lost_takes_the_place() -> None:
     group = ServerGroup(GATED)
     await cull(group, "a")
@@ -387,17 +304,6 @@ async def test_newcomer_whose_first_answer_was_lost_takes_the_place() -> None:
     assert isinstance(await newcomer.beat(beat("b", first=True)), Unknown)
     group.server.loses = {}
     assert (await fleet_of(newcomer, beat("b", first=True))).down == 0
-
-
-async def test_members_that_fall_silent_are_struck_off() -> None:
-    group = ServerGroup()
-    sidecars = group.sidecars("abc")
-    for name, budget in sidecars.items():
-        await budget.beat(beat(name))
-    group.advance(31)
-    assert (await fleet_of(sidecars["a"], beat("a"))).alive in (1, 3)
-    assert (await fleet_of(sidecars["a"], beat("a"))).alive == 1
-    assert [name for name, _ in (await member_list_of(sidecars["a"])).departed] == ["c", "b"]
 
 
 async def test_cause_is_free_again_after_a_killed_container_was_replaced_under_a_new_name() -> None:
@@ -506,14 +412,6 @@ async def test_two_lives_under_one_name_may_neither_claim_nor_retire_until_one_i
     group.advance(31)
     assert not (await fleet_of(two, suspect("a", life="2"))).duplicate
     assert outcome(await two.claim(claim("a", life="2"))) == "granted"
-
-
-async def test_restart_in_place_is_no_duplicate() -> None:
-    group = ServerGroup()
-    budget = group.sidecar()
-    for life in ("1", "1", "2", "2", "3"):
-        assert not (await fleet_of(budget, suspect("a", life=life))).duplicate
-    assert outcome(await budget.claim(claim("a", life="3"))) == "granted"
 
 
 async def test_restart_of_the_sidecar_is_no_duplicate() -> None:
@@ -646,46 +544,7 @@ async def test_data_loss_that_could_not_be_written_at_first_is_still_noticed() -
     assert outcome(await sidecars["a"].claim(claim("a"))) == "data_loss"
 
 
-async def test_clocks_that_drift_are_no_loss() -> None:
-    group = ServerGroup(SAFE)
-    sidecars = await fleet_with_beats(group, "a")
-    for _ in range(100):
-        group.advance(10)
-        group.server.ahead_us += 50_000  # slewed by 5 in a thousand
-        assert (await fleet_of(sidecars["a"], suspect("a"))).losses == 0
-
-
 # -- what operators ask -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("scope", "reasons"), [("", ["hold", "hold"]), ("a", ["hold", "granted"])], ids=["service", "instance"]
-)
-async def test_hold_stops_what_it_is_for_and_ends_by_itself(scope: str, reasons: list[str]) -> None:
-    group = ServerGroup()
-    sidecars = group.sidecars("ab")
-    held = await sidecars["b"].hold(scope, "ann", "deploy", 60.0)
-    assert held == Hold("ann", "deploy", START_S + 60, scope)
-    group.advance(59.5)
-    answers = [await budget.claim(claim(name)) for name, budget in sidecars.items()]
-    assert [outcome(answer) for answer in answers] == reasons
-    assert isinstance(answers[0], Denied)
-    assert (answers[0].retry_after_s, answers[0].hold) == (0.5, held)
-    assert outcome(await sidecars["a"].retire(lease("a"))) == "hold"
-    assert (await fleet_of(sidecars["a"], beat("a"))).hold == held
-    group.advance(0.5)
-    assert (await fleet_of(sidecars["a"], beat("a"))).hold is None
-    assert outcome(await sidecars["a"].claim(claim("a"))) == "granted"
-
-
-async def test_release_ends_a_hold_and_answers_whether_there_was_one() -> None:
-    group = ServerGroup()
-    budget = group.sidecar()
-    await budget.hold("", "ann", "deploy", 60.0)
-    assert await budget.release("a") is False
-    assert await group.sidecar().release("") is True
-    assert await budget.release("") is False
-    assert outcome(await budget.claim(claim("a"))) == "granted"
 
 
 async def test_member_list_shows_every_member_and_the_holds_and_settings_in_force() -> None:

@@ -70,15 +70,6 @@ async def test_client_certificate_of_a_trusted_authority_logs_in(
     assert await open_client(f"rediss://127.0.0.1:{tls_port}", access_of(ours, ours)).ping() == "PONG"
 
 
-async def test_one_file_may_hold_certificate_and_key(
-    tls_port: int, ours: Authority, tmp_path: Path, open_client: OpenClient
-) -> None:
-    both = tmp_path / "both.pem"
-    both.write_text("".join(path.read_text() for path in ours.sign("client")))
-    access = Access(ca=str(ours.ca), cert=str(both))
-    assert await open_client(f"rediss://127.0.0.1:{tls_port}", access).ping() == "PONG"
-
-
 @pytest.mark.parametrize("ca", ["others", "system"])
 async def test_server_of_an_unknown_authority_is_refused(
     ca: str, tls_port: int, ours: Authority, others: Authority, open_client: OpenClient
@@ -105,11 +96,6 @@ async def test_name_of_the_server_has_to_be_in_its_certificate_unless_the_url_sa
     assert await open_client(url, access).ping() == "tls"
     assert await open_client(f"{url}?ssl_check_hostname=false", access).ping() == "PONG"
     assert await open_client(f"{url}?ssl_cert_reqs=none", replace(access, ca="")).ping() == "PONG"
-
-
-async def test_options_of_the_url_go_with_files(tls_port: int, ours: Authority, open_client: OpenClient) -> None:
-    options = "ssl_min_version=772&ssl_ciphers=ECDHE%2BAESGCM&ssl_cert_reqs=required"
-    assert await open_client(f"rediss://127.0.0.1:{tls_port}?{options}", access_of(ours, ours)).ping() == "PONG"
 
 
 @pytest.mark.process

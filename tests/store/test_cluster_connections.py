@@ -13,11 +13,10 @@ import pytest
 from harness.children import Children, StartRedis, short_path
 from harness.cluster import Cluster
 from harness.ports import free_port
-from harness.stores import HEARD, PREFIX, beat, claim, redis_store, send_beat, suspect, warm
+from harness.stores import PREFIX, beat, claim, redis_store, send_beat, suspect
 from harness.token_client import FRESH, KEY, REPLAYED, SECOND, TokenClient
 from harness.waiting import eventually
 from sidecar.core.types import Entry
-from sidecar.store.redis_client import RedisClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,36 +94,11 @@ async def test_each_call_of_the_store_reaches_the_owner_of_its_keys(cluster: Clu
 
 @pytest.mark.site
 @pytest.mark.process
-async def test_answers_to_the_doctor_come_from_the_owner(cluster: Cluster) -> None:
-    async with aclosing(RedisClient(cluster.url, 5.0, key=KEY)) as client:
-        reply = [await client.ask(bytes, "INFO"), str(cluster.owner_of(KEY).cli("INFO")["run_id"]).encode()]
-        assert reply[1] in reply[0]
-        assert len(await client.ask(list, "TIME")) == 2
-        assert await client.ask(list, "CONFIG", "GET", "cluster-enabled") == [b"cluster-enabled", b"yes"]
-
-
-@pytest.mark.site
-@pytest.mark.process
 async def test_seeds_that_are_gone_or_hang_leave_time_for_the_next(cluster: Cluster, open_client: OpenClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         dead = f"127.0.0.1:{free_port()},127.0.0.1:{silent.getsockname()[1]}"
         client = open_client(cluster.url.replace("://", f"://{dead},"), timeout_s=6.0)
         assert await client.claim("a") == FRESH
-
-
-async def test_seeds_that_are_all_gone_are_a_lost_connection(open_client: OpenClient) -> None:
-    client = open_client(f"redis+cluster://127.0.0.1:{free_port()},127.0.0.1:{free_port()}")
-    assert await client.claim("a") == "connection"
-    assert await client.ping() == "connection"
-
-
-@pytest.mark.site
-@pytest.mark.process
-async def test_connection_that_was_closed_is_replaced(cluster: Cluster, open_client: OpenClient) -> None:
-    client = open_client(cluster.url)
-    assert await client.claim("a") == FRESH
-    cluster.owner_of(KEY).cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    await becomes(REPLAYED, client)
 
 
 @pytest.mark.process
@@ -162,21 +136,6 @@ async def test_claim_follows_its_key_while_the_slot_moves(cluster: Cluster, open
 
 @pytest.mark.site
 @pytest.mark.process
-async def test_first_claim_while_the_slot_moves_is_granted_where_it_goes(
-    cluster: Cluster, open_client: OpenClient
-) -> None:
-    owner, new = cluster.owner_of(KEY), cluster.strangers_to(KEY)[0]
-    cluster.begin_move(KEY, new)
-    client, other = open_client(cluster.url_of(owner)), open_client(cluster.url_of(new))
-    assert await client.claim("a") == FRESH
-    assert await other.claim("a") == REPLAYED
-    cluster.end_move(KEY, new)
-    assert await other.claim("a") == REPLAYED
-    assert await client.claim("b") == SECOND
-
-
-@pytest.mark.site
-@pytest.mark.process
 async def test_claim_with_keys_that_come_one_by_one_is_unknown_until_the_slot_has_moved(
     cluster: Cluster, open_client: OpenClient
 ) -> None:
@@ -190,22 +149,6 @@ async def test_claim_with_keys_that_come_one_by_one_is_unknown_until_the_slot_ha
     cluster.end_move(KEY, new)
     assert await client.claim("a", other_key) == REPLAYED
     assert await client.claim("b", other_key) == SECOND
-
-
-@pytest.mark.site
-@pytest.mark.process
-async def test_store_is_whole_again_once_its_slot_has_moved(cluster: Cluster) -> None:
-    new = cluster.strangers_to(KEY)[0]
-    async with aclosing(redis_store(cluster.url)) as store:
-        assert await warm(store) == HEARD
-        assert await claim(store, "id") == FRESH
-        cluster.begin_move(KEY, new)
-        assert await claim(store, "id") == "cluster"
-        cluster.move_keys(KEY, new)
-        assert await claim(store, "id") == "cluster"
-        cluster.end_move(KEY, new)
-        assert await claim(store, "id") == REPLAYED
-        assert await warm(store) == HEARD
 
 
 # -- a node that dies ---------------------------------------------------------------------------------------
@@ -224,21 +167,6 @@ async def test_claim_while_the_owner_is_dead_is_unknown_and_is_granted_by_its_re
     assert await client.claim("a") in ("connection", "cluster")
     await becomes(REPLAYED, client)
     assert replica.cli("ROLE")[0] == "master"
-
-
-@pytest.mark.site
-async def test_owner_that_hangs_is_a_timeout_until_its_replica_takes_over(
-    mortal_cluster: Cluster, open_client: OpenClient
-) -> None:
-    owner = mortal_cluster.owner_of(KEY)
-    await asyncio.to_thread(mortal_cluster.add_replica, owner)
-    client = open_client(mortal_cluster.url)
-    assert await client.claim("a") == FRESH
-    assert owner.cli("WAIT", 1, 5000) == 1
-    owner.pause()
-    client.timeout_s = 0.5
-    assert await client.claim("a") == "timeout"
-    await becomes(REPLAYED, client)
 
 
 @pytest.mark.site

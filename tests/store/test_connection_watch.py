@@ -13,7 +13,6 @@ import pytest
 from harness.sentinels import MASTER, masters_reply
 from harness.stores import beat, impatient, look, send_beat, word_of
 from harness.waiting import eventually
-from sidecar.core.types import Entry
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -54,11 +53,6 @@ async def test_server_that_is_killed_is_noticed_and_a_beat_asks_the_next_process
     assert not store.has_lost_connection()
 
 
-async def test_idle_connection_that_the_server_closes_is_noticed(redis_server: RedisServer, store: RedisStore) -> None:
-    redis_server.cli("CLIENT", "KILL", "TYPE", "normal")
-    assert await noticed(store)
-
-
 async def test_watched_connection_is_the_one_that_the_next_call_uses(
     redis_server: RedisServer, store: RedisStore
 ) -> None:
@@ -80,17 +74,6 @@ async def test_master_that_closes_an_idle_connection_is_noticed(
     assert not store.has_lost_connection()
     redis_server.cli("CLIENT", "KILL", "TYPE", "normal")
     assert await noticed(store)
-
-
-async def test_connection_that_is_made_anew_by_another_call_is_still_a_lost_one(
-    redis_server: RedisServer, store: RedisStore
-) -> None:
-    redis_server.cli("CLIENT", "KILL", "TYPE", "normal")
-    assert await noticed(store)
-    assert await store.note([Entry("culled", 1.0, "a")]) == 1
-    assert store.has_lost_connection()
-    await send_beat(store, beat("a"))
-    assert not store.has_lost_connection()
 
 
 async def test_failed_call_ends_the_connection_and_a_failed_beat_asks_for_none(

@@ -1,4 +1,4 @@
-"""What every store does: one suite over the stores in memory, on fakeredis and on a real Redis."""
+"""What every store does: one suite over that of a container alone, of a fleet in memory, on fakeredis and on Redis."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from store.conftest import Clock
 
 NOTHING = 0
+
+of_a_fleet = pytest.mark.parametrize(
+    "clocked", ["memory", "fakeredis", pytest.param("redis", marks=pytest.mark.redis)], indirect=True
+)
+"""What the store of a container alone does not have: other members, and a list of them."""
 
 # -- read and commit --------------------------------------------------------------------------------------------
 
@@ -192,6 +197,7 @@ async def test_clock_that_stepped_back_does_not_block_the_budget(store: Store, c
 # -- beats ------------------------------------------------------------------------------------------------------
 
 
+@of_a_fleet
 async def test_beat_is_answered_with_the_summary_and_is_read_back(store: Store, clock: Clock) -> None:
     await commit(
         store,
@@ -225,6 +231,7 @@ async def test_beat_waits_for_no_revision_and_changes_none(store: Store) -> None
     assert (await look(store)).revision == revision > 0
 
 
+@of_a_fleet
 @pytest.mark.parametrize(
     ("ratios", "median"), [([], -1), ([None, None], -1), ([5], 5), ([1, 2], 2), ([3, None, 1, 2], 2)]
 )
@@ -238,6 +245,7 @@ async def test_median_is_of_the_members_that_reported_a_value(
     assert (heard.median_errors, heard.median_ratio) == (len(ratios) // 2 if ratios else -1, median)
 
 
+@of_a_fleet
 @pytest.mark.parametrize("presence", [Presence.DOWN, Presence.GONE])
 async def test_member_that_leaves_is_counted_nowhere(store: Store, clock: Clock, presence: Presence) -> None:
     await send_beat(store, suspect("a", ratio=9, about="news"))
@@ -252,6 +260,7 @@ async def test_member_that_leaves_is_counted_nowhere(store: Store, clock: Clock,
     assert list((await store.members(most=10, since_us=0)).members) == [("a", clock.now_us, "1\n\n0", "")]
 
 
+@of_a_fleet
 async def test_report_of_a_culled_container_is_kept_until_it_leaves_or_its_cull_is_over(store: Store) -> None:
     async def told() -> dict[str, str]:
         return dict((await store.members(most=0, since_us=0)).culled)
@@ -271,6 +280,7 @@ async def test_report_of_a_culled_container_is_kept_until_it_leaves_or_its_cull_
     assert await told() == {"a": "down", "d": "well"}
 
 
+@of_a_fleet
 async def test_silent_members_are_struck_off_a_hundred_at_a_time(store: Store, clock: Clock) -> None:
     names = [f"m{number:03}" for number in range(250)]
     for name in names:
@@ -292,6 +302,7 @@ async def test_silent_members_are_struck_off_a_hundred_at_a_time(store: Store, c
     assert (await look(store, "m000")).departed_us == clock.now_us
 
 
+@of_a_fleet
 async def test_member_of_a_clock_that_stepped_back_is_struck_off(store: Store, clock: Clock) -> None:
     await send_beat(store, suspect("a"), settings="old")
     clock.advance(-3600)
@@ -302,6 +313,7 @@ async def test_member_of_a_clock_that_stepped_back_is_struck_off(store: Store, c
     assert (await send_beat(store, beat("b"))).silent == 0
 
 
+@of_a_fleet
 async def test_settings_in_force_are_those_of_the_last_beats(store: Store, clock: Clock) -> None:
     assert [(await send_beat(store, beat(name), settings=name)).policies for name in "aab"] == [1, 1, 2]
     clock.advance(31)
@@ -312,6 +324,7 @@ async def test_settings_in_force_are_those_of_the_last_beats(store: Store, clock
     assert (await look(store)).settings == {"b": clock.now_us}
 
 
+@of_a_fleet
 async def test_beating_has_the_culled_instances_with_a_recent_beat(store: Store, clock: Clock) -> None:
     await commit(store, writes=[Write("culls", name, "x") for name in "abc"])
     await send_beat(store, beat("a"))
@@ -322,6 +335,7 @@ async def test_beating_has_the_culled_instances_with_a_recent_beat(store: Store,
     assert (raw.alive, raw.beating) == (2, {"b": "2\nredis\n0"})
 
 
+@of_a_fleet
 async def test_more_culls_than_a_script_hands_over_at_once_are_all_looked_for(store: Store) -> None:
     names = [f"m{number}" for number in range(2500)]
     await store.commit(0, Changes([Write("culls", name, "x") for name in names]))
@@ -338,6 +352,7 @@ async def test_line_break_in_what_an_app_says_splits_no_row(store: Store) -> Non
     assert (await look(store)).member == "l m\ni d\nx y 1\n0"
 
 
+@of_a_fleet
 async def test_departed_are_bounded_in_time(store: Store, clock: Clock) -> None:
     await send_beat(store, beat("a", Presence.GONE))
     clock.advance(1201)
@@ -346,6 +361,7 @@ async def test_departed_are_bounded_in_time(store: Store, clock: Clock) -> None:
     assert MAX_DEPARTED == 10_000
 
 
+@of_a_fleet
 async def test_members_are_listed_by_name_and_the_departed_newest_first(store: Store, clock: Clock) -> None:
     start_us = clock.now_us
     for name in "badc":

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.stores import PREFIX, S, beat, commit, send_beat, suspect
+from sidecar.core.fleet.fleet_settings import FleetSettings
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
 from sidecar.core.types import Entry
 from sidecar.store import scripts
 from sidecar.store.protocol import Write
 from sidecar.store.redis import ERROR_MINUTES, KEPT_S
 from store.conftest import Clock
+from store.test_golden import history
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -75,6 +81,28 @@ async def test_article_counter_is_kept_for_the_window_from_its_last_count_on(
     assert ends(faketime_redis) == {"errorWatcher:3": 600}
 
 
-def test_every_key_has_one_name() -> None:
-    every = {name for script in (scripts.READ, scripts.COMMIT, scripts.BEAT) for name in script.keys}
-    assert len(every) == 17
+async def test_page_lists_the_keys_that_a_fleet_leaves_behind(
+    faketime_redis: RedisServer, open_store: OpenStore
+) -> None:
+    clock, store = Clock(faketime_redis), open_store(faketime_redis.url)
+    await history(store, clock)
+    assert await store.first("word", 60)
+    assert await store.add_errors({clock.now_us // (60 * S): 1}) == 1
+    kinds = {"zset": "sorted set"}
+    left = {key.removeprefix(f"{PREFIX}:"): faketime_redis.cli("TYPE", key) for key in faketime_redis.cli("KEYS", "*")}
+    listed = {cells[0].strip("`"): cells[1] for cells in rows_of_page("key")}
+    assert listed == {name.replace("first:word", "first:<word>"): kinds.get(kind, kind) for name, kind in left.items()}
+    assert set().union(*(script.keys for script in (scripts.READ, scripts.COMMIT, scripts.BEAT))) < left.keys()
+
+
+def test_page_lists_the_fields_of_every_record() -> None:
+    records = (Epoch, FleetState, Trial, Cull, Slot, HoldRow, FleetSettings)
+    listed = {cells[0].strip("`"): re.findall(r"`(\w+)`", cells[2]) for cells in rows_of_page("record")}
+    assert listed == {record.__name__: list(json.loads(record().dump()))[1:] for record in records}
+
+
+def rows_of_page(first_column: str) -> list[list[str]]:
+    """The cells of the table of the page that begins with this column."""
+    page = (Path(__file__).parents[2] / "deploy/redis/keys.md").read_text()
+    lines = page.partition(f"\n| {first_column} |")[2].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

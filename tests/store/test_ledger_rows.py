@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -10,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.memory_store import MemoryStore
-from harness.stores import FRESH, HEARD, PREFIX, S, claim, impatient, warm, word_of
-from sidecar.core.types import DETAIL_LIMIT, Entry
+from harness.stores import HEARD, PREFIX, S, impatient, warm, word_of
+from sidecar.core.types import Entry
 from sidecar.store import ledger_rows
 from sidecar.store.alone import MAX_EVENTS
 from sidecar.store.protocol import NOTED_S, SHARED_S, Store
@@ -44,11 +43,6 @@ async def test_entries_come_back_as_they_were_noted_and_in_their_order(store: St
     assert await read(store) == [CULLED, BARE, *MANY]
 
 
-async def test_nothing_to_note_is_noted(store: Store) -> None:
-    assert await store.note([]) == 0
-    assert await read(store) == []
-
-
 async def test_entry_that_is_sent_again_is_there_once(store: Store) -> None:
     assert await store.note([CULLED, BARE]) == 2
     assert await store.note([CULLED, BARE, *MANY]) == 5
@@ -74,22 +68,10 @@ async def test_pages_follow_one_another_without_gap_and_end_empty(store: Store) 
     assert await read(store, after=after) == [late]
 
 
-@pytest.mark.parametrize("after", ["nonsense", "1-", "-", "1-0 + COUNT 1", "1-0,2-0,3-0,4-0", "\ud800"])
-async def test_id_that_is_none_is_the_beginning(store: Store, after: str) -> None:
-    await store.note([CULLED])
-    assert await read(store, after=after) == [CULLED]
-
-
 async def test_text_of_any_kind_comes_back(store: Store) -> None:
     hostile = Entry("denied", AT, "<b>\n\x1b[2J", "\ud800\x00", "a|b", "größer 🚀", 0.0, "x" * 500)
     await store.note([hostile])
     assert await read(store) == [hostile]
-
-
-async def test_evidence_of_a_cull_comes_back_whole(store: Store) -> None:
-    culled = CULLED._replace(detail="\n".join(["5 errors", "ä" * 9_000, "x" * DETAIL_LIMIT])[:DETAIL_LIMIT])
-    await store.note([culled])
-    assert await read(store) == [culled]
 
 
 # -- time -------------------------------------------------------------------------------------------------------
@@ -199,13 +181,6 @@ async def test_field_that_a_later_version_adds_hides_nothing(redis_server: Redis
     assert await read(open_store(redis_server.url)) == [Entry("paused", 5.0, reason="on")]
 
 
-async def test_key_of_another_type_is_a_word(redis_server: RedisServer, open_store: OpenStore) -> None:
-    redis_server.cli("SET", STREAM, "x")
-    store = open_store(redis_server.url)
-    assert await word_of(store.note([CULLED])) == "response"
-    assert await word_of(store.entries(0, "", 10)) == "response"
-
-
 @pytest.mark.parametrize(
     ("options", "word"), [({"maxmemory": 1}, "oom"), ({"read_only": True}, "readonly")], ids=["full", "replica"]
 )
@@ -252,10 +227,3 @@ async def test_words_without_a_clear_answer_are_bounded(redis_server: RedisServe
     for number in range(150):
         assert await word_of(store.first(str(number), 60)) == "connection"
     assert len(store._unclear) == 100
-
-
-async def test_claims_go_on_beside_the_ledger(redis_server: RedisServer, open_store: OpenStore) -> None:
-    store = open_store(redis_server.url)
-    assert await warm(store) == HEARD
-    answers = await asyncio.gather(*(store.note([entry]) for entry in MANY), claim(store, "a"))
-    assert answers == [1] * 5 + [FRESH]

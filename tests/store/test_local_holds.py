@@ -41,17 +41,6 @@ async def world() -> World:
 
 
 @pytest.mark.parametrize("instance", ["", "a"], ids=["service", "own instance"])
-async def test_hold_that_the_budget_keeps_is_not_kept_here_as_well(world: World, instance: str) -> None:
-    held = await world.budget.hold(instance, "alice", "why", 60)
-    assert held == Hold("alice", "why", START_S + 60, instance)
-    assert world.budget.local_holds.in_force is None
-    assert isinstance(answer := await world.claim(), Denied)
-    assert (answer.reason, answer.hold) == ("hold", held)
-    assert await world.other().release(instance) is True  # by somebody else
-    assert isinstance(await world.claim(), Granted)
-
-
-@pytest.mark.parametrize("instance", ["", "a"], ids=["service", "own instance"])
 async def test_local_hold_denies_retirement(world: World, instance: str) -> None:
     world.server.fails = "connection"
     assert await world.budget.hold(instance, "alice", "why", 60) == Unknown("connection")
@@ -113,15 +102,6 @@ async def test_hold_that_was_given_up_waiting_for_stays_here(world: World) -> No
     assert isinstance(await world.claim(), Denied)
 
 
-async def test_shorter_hold_replaces_the_local_one(world: World) -> None:
-    world.server.fails = "timeout"
-    await world.budget.hold("", "alice", "for long", 3600)
-    world.server.fails = ""
-    await world.budget.hold("", "bob", "for short", 10)
-    world.group.advance(10)
-    assert isinstance(await world.claim(), Granted)
-
-
 async def test_beat_tells_of_the_local_hold(world: World) -> None:
     world.server.fails = "timeout"
     await world.budget.hold("", "alice", "why", 60)
@@ -130,16 +110,6 @@ async def test_beat_tells_of_the_local_hold(world: World) -> None:
     fleet = await world.budget.beat(_beat())
     assert isinstance(fleet, Fleet)
     assert fleet.hold == world.budget.local_holds.in_force
-
-
-async def test_beat_tells_of_the_shared_hold_first(world: World) -> None:
-    shared = await world.other().hold("", "bob", "for all", 60)
-    world.server.fails = "timeout"
-    await world.budget.hold("a", "alice", "here", 60)
-    world.server.fails = ""
-    fleet = await world.budget.beat(_beat())
-    assert isinstance(fleet, Fleet)
-    assert fleet.hold == shared
 
 
 @pytest.mark.parametrize(
@@ -177,11 +147,3 @@ async def test_release_of_the_service_leaves_the_hold_of_the_instance(world: Wor
     )
     await world.budget.release("a")
     assert world.budget.local_holds.in_force is None
-
-
-async def test_hold_that_is_over_is_not_released(world: World) -> None:
-    world.server.fails = "timeout"
-    await world.budget.hold("", "alice", "why", 60)
-    world.server.fails = ""
-    world.group.advance(60)
-    assert await world.budget.release("") is False

@@ -124,13 +124,6 @@ async def test_reply_that_breaks_off_is_a_lost_connection(length: int, actor: Ac
     assert (await look(store)).revision == 7
 
 
-async def test_reply_that_stays_incomplete_is_a_timeout(actor: Actor, open_store: OpenStore) -> None:
-    store = open_store(await actor.open(), timeout_s=0.2)
-    actor.line = READ[:-1]
-    assert await word_of(look(store)) == "timeout"
-    assert await warm(store) == "timeout"
-
-
 async def test_reply_that_makes_no_sense_ends_the_connection(actor: Actor, open_store: OpenStore) -> None:
     store = open_store(await actor.open())
     for line in (b"+OK\r\n", READ + READ, b"-ERR something\r\n", READ):
@@ -163,15 +156,6 @@ def test_word_of_a_failed_connection_attempt_is_that_of_what_failed(link: str) -
     error = theirs.ConnectionError("wrapped")
     setattr(error, link, theirs.AuthenticationError("no"))
     assert error_word(error) == "auth"
-
-
-async def test_claim_id_with_half_a_surrogate_pair_is_granted_as_any_other(
-    redis_server: RedisServer, open_store: OpenStore
-) -> None:
-    store = open_store(redis_server.url)
-    assert await claim(store, "\ud800") == "granted 1"
-    assert await claim(store, "\udfff") == "granted 2"
-    assert await claim(store, "\ud800") == "replayed 2"
 
 
 @pytest.mark.parametrize(

@@ -90,25 +90,6 @@ async def test_connection_that_the_server_closed_meanwhile_is_replaced_without_a
     assert await claim(store, "a") == REPLAYED
 
 
-async def test_server_that_refuses_another_client_is_a_lost_connection(
-    redis_server: RedisServer, open_store: OpenStore
-) -> None:
-    async with Redis.from_url(redis_server.url) as other:
-        await other.config_set("maxclients", 1)
-        store = open_store(redis_server.url)
-        assert await claim(store, "a") == "connection"
-        await other.config_set("maxclients", 100)
-    assert await claim(store, "a") == FRESH
-
-
-async def test_host_that_cannot_be_a_name_is_a_lost_connection(open_store: OpenStore) -> None:
-    await assert_refused_with(open_store(f"redis://{'x' * 64}:6379"), "connection")
-
-
-async def test_missing_unix_socket_is_a_lost_connection(redis_server: RedisServer, open_store: OpenStore) -> None:
-    await assert_refused_with(open_store(f"unix://{redis_server.unix_socket}.gone"), "connection")
-
-
 # -- slow ---------------------------------------------------------------------------------------------------
 
 
@@ -126,21 +107,6 @@ async def test_hung_server_is_a_timeout_within_the_timeout(
     with impatient(store):
         assert await warm(store) == "timeout"
     redis_server.resume()
-
-
-async def test_after_a_hang_the_next_claim_gets_its_own_answer(
-    redis_server: RedisServer, open_store: OpenStore
-) -> None:
-    store = open_store(redis_server.url)
-    assert await warm(store) == HEARD
-    redis_server.pause()
-    with impatient(store):
-        assert await word_of(store.commit(0, Changes(grant="a"))) == "timeout"
-    redis_server.resume()
-    # The server had "a" in its buffer and grants it late, to nobody.
-    await eventually(lambda: redis_server.cli("ZCARD", GRANTS), timeout_s=60, what="a is granted")
-    assert await claim(store, "b") == "granted 2"
-    assert await claim(store, "a") == "replayed 2"
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["timed out", "cancelled"])
@@ -211,30 +177,11 @@ async def test_login_that_the_server_refuses_is_auth_and_tells_no_secret(
     assert "s3cret" not in caplog.text + repr(store) + repr(vars(store))
 
 
-async def test_login_that_was_set_right_on_the_server_works_with_the_same_budget(
-    redis_server: RedisServer, open_store: OpenStore
-) -> None:
-    redis_server.set_password("old")
-    store = open_store(f"redis://:new@127.0.0.1:{redis_server.port}")
-    await assert_claims_end_with(store, "auth")
-    redis_server.set_password("new")
-    assert await claim(store, "a") == FRESH
-
-
 async def test_right_login_works_over_tcp_and_unix_socket(redis_server: RedisServer, open_store: OpenStore) -> None:
     redis_server.set_password(SECRET)
     assert await claim(open_store(redis_server.url), "a") == FRESH
     over_socket = open_store(f"unix://:{quote(SECRET, safe='')}@{redis_server.unix_socket}?db=0")
     assert await claim(over_socket, "a") == REPLAYED
-
-
-@pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/1", "unix://{path}?db=1"])
-async def test_database_of_the_url_is_the_one_written_to(
-    url: str, redis_server: RedisServer, open_store: OpenStore
-) -> None:
-    store = open_store(url.format(port=redis_server.port, path=redis_server.unix_socket))
-    assert await claim(store, "a") == FRESH
-    assert redis_server.cli("INFO", "keyspace").keys() == {"db1"}
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/99", "unix://{path}?db=99"])
@@ -306,18 +253,6 @@ async def test_hold_is_set_and_released_on_a_full_server_which_grants_nothing(
     assert await budget.claim(Claim("b", "b")) == Unknown("oom")
 
 
-@pytest.mark.parametrize("key", ["grants", "refunded", "state", "culls", "leases", "holds"])
-async def test_key_of_another_kind_is_an_error_and_left_alone(
-    key: str, redis_server: RedisServer, open_store: OpenStore
-) -> None:
-    redis_server.cli("SET", f"{PREFIX}:{key}", "something")
-    store = open_store(redis_server.url)
-    await assert_claims_end_with(store, "response")
-    assert redis_server.cli("GET", f"{PREFIX}:{key}") == "something"
-    redis_server.cli("DEL", f"{PREFIX}:{key}")
-    assert await claim(store, "a") == FRESH
-
-
 # -- busy ---------------------------------------------------------------------------------------------------
 
 
@@ -344,13 +279,3 @@ async def _is_busy(store: RedisStore) -> bool:
 
 
 # -- the script ---------------------------------------------------------------------------------------------
-
-
-async def test_flushed_script_is_sent_again(redis_server: RedisServer, open_store: OpenStore) -> None:
-    store = open_store(redis_server.url)
-    assert await warm(store) == HEARD
-    redis_server.cli("SCRIPT", "FLUSH")
-    assert await claim(store, "a") == FRESH
-    redis_server.cli("SCRIPT", "FLUSH")
-    assert await warm(store) == HEARD
-    assert await claim(store, "a") == REPLAYED

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.stores import FRESH, claim, look, redis_store, word_of
+from harness.stores import FRESH, claim, look, word_of
 from sidecar.store import redis_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.redis_server import RedisServer
-    from sidecar.store.redis import RedisStore
     from store.conftest import OpenStore
 
 UNOPENED = """
@@ -78,13 +77,6 @@ async def test_failure_is_reported_answered_with_a_word_and_tried_again(
     assert [await word_of(look(store)), await word_of(look(store))] == ["internal", "internal"]
     assert [str(error) for error in reported] == ["no such client"] * 2
     assert await claim(store, "a") == FRESH
-
-
-async def test_url_that_cannot_be_used_is_reported_without_being_repeated() -> None:
-    reported: list[Exception] = []
-    store: RedisStore = redis_store("redis://:hunter2@host:port", on_failure=reported.append)
-    assert await word_of(look(store)) == "internal"
-    assert [str(error) for error in reported] == ["cannot be used as a Redis URL"]
 
 
 async def test_call_that_is_cancelled_while_the_client_is_made_does_not_stop_the_next_call(

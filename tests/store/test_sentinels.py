@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from harness.ports import free_port
-from harness.sentinels import MASTER, Sentinel, SentinelSetup, masters_reply
+from harness.sentinels import MASTER, SentinelSetup, masters_reply
 from harness.token_client import FRESH, REPLAYED, SECOND, TokenClient
 from harness.waiting import eventually
 
@@ -56,21 +56,6 @@ async def test_claim_during_a_failover_is_unknown_and_is_granted_by_the_new_mast
     assert await client.claim("b") == SECOND
 
 
-@pytest.mark.site
-async def test_master_that_hangs_is_a_timeout_until_another_takes_over(
-    start_redis: StartRedis, children: Children, open_client: OpenClient
-) -> None:
-    watched = await asyncio.to_thread(SentinelSetup, start_redis, children)
-    client = open_client(watched.url)
-    assert await client.claim("a") == FRESH
-    assert watched.master.cli("WAIT", 1, 5000) == 1
-    watched.master.pause()
-    client.timeout_s = 0.5
-    answers = await claims_until_granted(client, "a")
-    assert answers[0] == "timeout"
-    assert answers[-1] == REPLAYED
-
-
 async def test_demoted_master_is_readonly_once_and_then_resolved_anew(
     actor: Actor, redis_server: RedisServer, faketime_redis: RedisServer, open_client: OpenClient
 ) -> None:
@@ -113,20 +98,6 @@ async def test_replica_that_is_named_as_master_grants_nothing(
     assert await client.claim("a") == FRESH
 
 
-async def test_sentinel_that_names_a_master_is_asked_first_the_next_time(
-    actor: Actor, redis_server: RedisServer, open_client: OpenClient
-) -> None:
-    actor.line = masters_reply(redis_server.port)
-    dead = free_port()
-    client = open_client((await url_of(actor)).replace("://", f"://127.0.0.1:{dead},"))
-    assert await client.claim("a") == FRESH
-    redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    asked: list[object] = []
-    async with await asyncio.start_server(lambda *peer: asked.extend(peer), "127.0.0.1", dead):
-        await claims_until_granted(client, "a")
-    assert (asked, actor.connections) == ([], 2)
-
-
 @pytest.mark.parametrize(
     ("line", "word"),
     [
@@ -166,18 +137,6 @@ async def test_sentinels_have_a_password_of_their_own(
     assert await open_client(watched.url_of(port, query=wrong)).claim("a") == "auth"
     right = "?sentinel_password=s%2Fcret"
     assert await open_client(watched.url_of(port, query=right)).claim("a") == FRESH
-
-
-@pytest.mark.process
-async def test_sentinel_needs_only_the_permission_to_ask_for_the_masters(
-    start_redis: StartRedis, children: Children, open_client: OpenClient
-) -> None:
-    sentinel = children.adopt(Sentinel(start_redis.directory, "sentinel", start_redis())).start()
-    url = f"redis+sentinel://127.0.0.1:{sentinel.port}/{MASTER}?sentinel_username=app&sentinel_password=pw"
-    sentinel.cli("ACL", "SETUSER", "app", "on", ">pw")
-    assert await open_client(url).claim("a") == "permission"
-    sentinel.cli("ACL", "SETUSER", "app", "+sentinel|masters")
-    assert await open_client(url).claim("a") == FRESH
 
 
 async def test_login_and_database_of_the_url_are_for_the_master_alone(

@@ -5,11 +5,11 @@
 --              refunded, departed; "kept" of the state is when the expiry of all keys was last renewed
 -- KEYS[13]  errors  sorted set, instance that is alive -> server errors in its window
 -- KEYS[14]  ratios  sorted set, instance that told one -> failed requests per million
--- KEYS[15]  abouts  hash, instance that is alive, or down and in culls -> what its sidecar tells of it
+-- KEYS[15]  abouts  hash, instance that is alive, or down and in culls -> the description by its sidecar
 -- ARGV[1]   instance, ARGV[2] presence: "starting", "well", "suspect", "down" or "gone"
--- ARGV[3]   member row: "<life>\n<cause>\n<0|1 refused>" with neither cause nor 1 unless it is suspect;
---           the life may hold line breaks
--- ARGV[4]   errors, ARGV[5] ratio or "", ARGV[6] text of the settings, ARGV[7] what is to be told of it or ""
+-- ARGV[3]   member row: "<incarnation>\n<cause>\n<0|1 refused>" with neither cause nor 1 unless it is suspect;
+--           the incarnation may hold line breaks
+-- ARGV[4]   errors, ARGV[5] ratio or "", ARGV[6] text of the settings, ARGV[7] its new description or ""
 -- ARGV[8]   window in microseconds, ARGV[9] expiry: a member that is silent for longer is struck off
 -- ARGV[10]  how many are struck off at most, ARGV[11] how many causes are counted; any others as "other"
 -- ARGV[12]  milliseconds that all keys live on
@@ -20,9 +20,9 @@
 
 local call, time = redis.call, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local STATE, CULLS, _, HOLDS, SETTINGS, ALIVE, MEMBERS, CAUSES, CONTROL, GRANTS, REFUNDED, DEPARTED, ERRORS, RATIOS, ABOUTS
+local STATE, CULLS, _, HOLDS, SETTINGS, ALIVE, MEMBERS, CAUSES, CONTROL, GRANTS, REFUNDED, DEPARTED, ERRORS, RATIOS, DESCRIPTIONS
   = unpack(KEYS)
-local instance, presence, row, errors, ratio, settings, about = unpack(ARGV)
+local instance, presence, row, errors, ratio, settings, description = unpack(ARGV)
 local since, oldest, most_causes = now - ARGV[8], now - ARGV[9], tonumber(ARGV[11])
 local latest, DAY = now + 1000000, 86400000000 -- a beat after latest is of a clock that has stepped back since
 local ROW = '^(.*)\n(.*)\n([01])$'
@@ -32,8 +32,8 @@ local function count(word, cause)
   call('HINCRBY', CONTROL, word .. '|' .. (is_own and cause or 'other'), 1)
 end
 
-local function uncount(member, word)
-  local _, cause, was_refused = string.match(member, ROW)
+local function uncount(former_row, word)
+  local _, cause, was_refused = string.match(former_row, ROW)
   if cause and cause ~= '' then
     if call('HINCRBY', CAUSES, cause, -1) < 1 then call('HDEL', CAUSES, cause) end
     if was_refused == '1' then count(word, cause) end
@@ -41,45 +41,45 @@ local function uncount(member, word)
 end
 
 local function change(former)
-  local life, cause, refused = string.match(row, ROW)
-  local former_life, former_cause, was_refused = string.match(former, ROW)
+  local incarnation, cause, refused = string.match(row, ROW)
+  local former_incarnation, former_cause, was_refused = string.match(former, ROW)
   local is_suspect, causes = cause ~= '', call('HLEN', CAUSES)
   if causes >= most_causes and is_suspect and call('HEXISTS', CAUSES, cause) == 0 then cause = 'other' end
-  local goes_on = is_suspect and life == former_life and cause == former_cause
+  local goes_on = is_suspect and incarnation == former_incarnation and cause == former_cause
   if goes_on and refused <= was_refused then return end -- once refused it stays so while it is a suspect
   -- When nobody is suspect, counts of old causes make room.
   if is_suspect and causes == 0 and call('HLEN', CONTROL) >= most_causes then call('DEL', CONTROL) end
   if not goes_on then
-    uncount(former, presence == 'well' and life == former_life and 'recovered' or 'ended')
+    uncount(former, presence == 'well' and incarnation == former_incarnation and 'recovered' or 'ended')
     if is_suspect then call('HINCRBY', CAUSES, cause, 1) end
   end
   if refused == '1' then count('refused', cause) end
-  call('HSET', MEMBERS, instance, life .. '\n' .. cause .. '\n' .. refused)
+  call('HSET', MEMBERS, instance, incarnation .. '\n' .. cause .. '\n' .. refused)
 end
 
-local function leave(names, is_departure, is_still_told_of)
-  for place, member in ipairs(call('HMGET', MEMBERS, unpack(names))) do
-    uncount(member or '', 'ended')
-    if is_departure then call('ZADD', DEPARTED, now, names[place]) end
+local function leave(names, is_departure, keeps_description)
+  for index, former_row in ipairs(call('HMGET', MEMBERS, unpack(names))) do
+    uncount(former_row or '', 'ended')
+    if is_departure then call('ZADD', DEPARTED, now, names[index]) end
   end
   for _, key in ipairs({ ALIVE, ERRORS, RATIOS }) do call('ZREM', key, unpack(names)) end
   call('HDEL', MEMBERS, unpack(names))
-  if not is_still_told_of then call('HDEL', ABOUTS, unpack(names)) end
+  if not keeps_description then call('HDEL', DESCRIPTIONS, unpack(names)) end
   call('ZREMRANGEBYSCORE', DEPARTED, '-inf', since - ARGV[8] - 1)
   call('ZREMRANGEBYRANK', DEPARTED, 0, -10001)
 end
 
 local former = call('HGET', MEMBERS, instance) or ''
-local is_told_of = presence ~= 'gone' and (presence ~= 'down' or call('HEXISTS', CULLS, instance) == 1)
+local keeps_description = presence ~= 'gone' and (presence ~= 'down' or call('HEXISTS', CULLS, instance) == 1)
 if presence == 'down' or presence == 'gone' then
-  leave({ instance }, presence == 'gone', is_told_of)
+  leave({ instance }, presence == 'gone', keeps_description)
 else
   call('ZADD', ALIVE, now, instance)
   call('ZADD', ERRORS, errors, instance)
   if ratio ~= '' then call('ZADD', RATIOS, ratio, instance) end
   if row ~= former then change(former) end
 end
-if is_told_of and about ~= '' then call('HSET', ABOUTS, instance, about) end
+if keeps_description and description ~= '' then call('HSET', DESCRIPTIONS, instance, description) end
 
 local alive = call('ZCARD', ALIVE)
 local silent, struck = alive - call('ZCOUNT', ALIVE, oldest, latest), {}
@@ -92,11 +92,11 @@ local ratios = call('ZCARD', RATIOS)
 if ratio == '' and ratios > 0 then ratios = ratios - call('ZREM', RATIOS, instance) end
 
 call('ZADD', SETTINGS, now, settings)
-local policies = call('ZCARD', SETTINGS)
-if policies > 1 then
+local in_force = call('ZCARD', SETTINGS)
+if in_force > 1 then
   call('ZREMRANGEBYSCORE', SETTINGS, '-inf', since - 1)
   call('ZREMRANGEBYSCORE', SETTINGS, latest + 1, '+inf')
-  policies = call('ZCOUNT', SETTINGS, oldest, '+inf')
+  in_force = call('ZCOUNT', SETTINGS, oldest, '+inf')
 end
 
 local used = call('ZCOUNT', GRANTS, since, '+inf')
@@ -115,6 +115,6 @@ middle = math.floor(ratios / 2)
 local median_ratio = ratios > 0 and tonumber(call('ZRANGE', RATIOS, middle, middle, 'WITHSCORES')[2]) or -1
 
 return {
-  now, records, alive, silent, struck, former, call('HGETALL', CAUSES), policies, median_errors, median_ratio,
+  now, records, alive, silent, struck, former, call('HGETALL', CAUSES), in_force, median_errors, median_ratio,
   call('HMGET', HOLDS, '', instance), used, run_id,
 }

@@ -11,7 +11,7 @@
 -- KEYS[7]   events    stream, the ledger
 -- KEYS[8]   noted     sorted set, word of an entry -> until when it is remembered
 -- KEYS[9]   alive     sorted set, instance -> last beat
--- KEYS[10]  abouts    hash, instance -> what its sidecar tells of it; only of those that are in alive or in culls
+-- KEYS[10]  abouts    hash, instance -> the description by its sidecar; only of those that are in alive or in culls
 -- ARGV[1]   revision of the view, or "" for none: then only entries are written, and nothing is decided
 -- ARGV[2]   claim id to grant a token to, or ""; one that was granted within the window is granted anew
 -- ARGV[3]   window in microseconds, 0 for none
@@ -39,8 +39,8 @@ if revision ~= '' and (call('HGET', STATE, 'revision') or '0') ~= revision then
   return { 0, now, 0 }
 end
 local has_hold = false
-for place = 12, writes_end, 3 do
-  local key, name = tonumber(ARGV[place]), ARGV[place + 1]
+for index = 12, writes_end, 3 do
+  local key, name = tonumber(ARGV[index]), ARGV[index + 1]
   has_hold = has_hold or key == 4
   if not (key == 1 and (name == 'epoch' or name == 'state') or key == 2 or key == 3 or key == 4) then
     return redis.error_reply('ERR no record of ours')
@@ -69,16 +69,16 @@ end
 -- write, of a field that is never there, takes no memory. Nothing is granted then.
 if has_hold and grant == '' then call('HDEL', STATE, '') end
 
-local noted, place = 0, refunds_end + 1
-while ARGV[place] do
-  local word, is_shared, count = ARGV[place], ARGV[place + 1] == '1', tonumber(ARGV[place + 2])
+local noted, index = 0, refunds_end + 1
+while ARGV[index] do
+  local word, is_shared, count = ARGV[index], ARGV[index + 1] == '1', tonumber(ARGV[index + 2])
   local until_us = tonumber(call('ZSCORE', NOTED, word) or 0)
   if until_us <= now then
-    call('XADD', EVENTS, 'MAXLEN', '~', ARGV[8], '*', unpack(ARGV, place + 3, place + 2 + count))
+    call('XADD', EVENTS, 'MAXLEN', '~', ARGV[8], '*', unpack(ARGV, index + 3, index + 2 + count))
     call('ZADD', NOTED, now + (is_shared and ARGV[11] or ARGV[10]), word)
     noted = noted + 1
   end
-  place = place + 3 + count
+  index = index + 3 + count
 end
 if noted > 0 then
   call('ZREMRANGEBYSCORE', NOTED, '-inf', now)
@@ -94,8 +94,8 @@ end
 -- or it would take what was decided on a view of the former process.
 local next_revision = math.max(tonumber(call('HGET', STATE, 'revision') or 0) + 1, now)
 call('HSET', STATE, 'revision', string.format('%.0f', next_revision))
-for place = 12, writes_end, 3 do
-  local key, name, text = KEYS[tonumber(ARGV[place])], ARGV[place + 1], ARGV[place + 2]
+for index = 12, writes_end, 3 do
+  local key, name, text = KEYS[tonumber(ARGV[index])], ARGV[index + 1], ARGV[index + 2]
   if text == '' then call('HDEL', key, name) else call('HSET', key, name, text) end
   if text == '' and key == KEYS[2] and not call('ZSCORE', KEYS[9], name) then call('HDEL', KEYS[10], name) end
 end
@@ -113,8 +113,8 @@ if grant ~= '' then
     call('ZREM', REFUNDED, grant)
   end
 end
-for place = writes_end + 1, refunds_end do
-  local at = call('ZSCORE', GRANTS, ARGV[place])
-  if at then call('ZADD', REFUNDED, at, ARGV[place]) end
+for index = writes_end + 1, refunds_end do
+  local at = call('ZSCORE', GRANTS, ARGV[index])
+  if at then call('ZADD', REFUNDED, at, ARGV[index]) end
 end
 return { 1, now, noted }

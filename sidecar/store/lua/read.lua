@@ -7,7 +7,7 @@
 -- KEYS[4]   holds     hash, instance, or "" for the service -> text
 -- KEYS[5]   settings  sorted set, text -> when a beat last brought it
 -- KEYS[6]   alive     sorted set, instance -> last beat
--- KEYS[7]   members   hash, instance -> "<life>\n<cause>\n<0|1 refused>"; the life may hold line breaks
+-- KEYS[7]   members   hash, instance -> "<incarnation>\n<cause>\n<0|1 refused>"; the incarnation may hold line breaks
 -- KEYS[8]   causes    hash, cause -> suspects
 -- KEYS[9]   control   hash, "<refused|recovered|ended>|<cause>" -> suspects
 -- KEYS[10]  grants    sorted set, claim id -> when a token was granted
@@ -35,13 +35,13 @@ local median_errors = tonumber(call('ZRANGE', KEYS[13], middle, middle, 'WITHSCO
 local beating = {}
 for first = 1, #culls, 2000 do -- Lua hands over no more than some thousand arguments
   local names = {}
-  for place = first, math.min(#culls, first + 1998), 2 do names[#names + 1] = culls[place] end
+  for index = first, math.min(#culls, first + 1998), 2 do names[#names + 1] = culls[index] end
   local times, rows = call('ZMSCORE', KEYS[6], unpack(names)), call('HMGET', KEYS[7], unpack(names))
-  for place, name in ipairs(names) do
-    local at = tonumber(times[place])
+  for index, name in ipairs(names) do
+    local at = tonumber(times[index])
     if at and at >= oldest and at <= latest then
       beating[#beating + 1] = name
-      beating[#beating + 1] = rows[place] or ''
+      beating[#beating + 1] = rows[index] or ''
     end
   end
 end

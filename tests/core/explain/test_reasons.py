@@ -113,19 +113,6 @@ def test_wait_at_another_process_says_what_happened_and_a_new_store_does_not() -
     assert reasons.remedy(other, "in 15s").endswith(" in 15s")
 
 
-@pytest.mark.parametrize(
-    ("answer", "outcome"),
-    [
-        (Granted(1, 10), "granted"),
-        (Granted(1, 10, replayed=True), "granted"),
-        (Denied("window", 10, 10, 1.0), "denied"),
-        (Unknown("timeout"), "unknown"),
-    ],
-)
-def test_every_answer_is_one_of_three(answer: Answer, outcome: str) -> None:
-    assert reasons.outcome(answer) == outcome
-
-
 @pytest.mark.parametrize("error", sorted(reasons.FAILURES))
 def test_every_known_error_says_why_and_that_there_is_no_token(error: str) -> None:
     sentence = reasons.answer(Unknown(error))
@@ -146,11 +133,6 @@ def test_every_refusal_of_the_fleet_has_a_row_and_no_other_has() -> None:
 
 def test_every_failure_of_the_store_has_a_row_and_no_other_has() -> None:
     assert reasons.FAILURES.keys() == failures()
-
-
-def test_no_word_stands_in_two_tables() -> None:
-    words = [*reasons.REFUSALS, *reasons.FAILURES, *reasons.MESSAGE_RUNBOOKS]
-    assert len(words) == len(set(words))
 
 
 @pytest.mark.parametrize(
@@ -181,12 +163,6 @@ def test_what_people_write_is_never_read_as_a_pattern(text: str) -> None:
     sentence = reasons.answer(Denied("hold", 0, 10, 60.0, cause=text, hold=Hold(text, text, 1.0, text)))
     assert sentence.startswith(f"{text} holds instance {text}: {text}, no container")
     assert sentence.endswith(f"one cause: {text}")
-
-
-@pytest.mark.parametrize("reason", ["{", "}", "{0}", "{nobody}", "{capacity.real}"])
-def test_reason_word_from_elsewhere_is_never_read_as_a_pattern(reason: str) -> None:
-    """The word comes out of a shared database; a step that fails on it would leave its claim outstanding."""
-    assert reasons.answer(Denied(reason, 10, 10, 1.0)) == reason
 
 
 @pytest.mark.parametrize(("retry_after_s", "told"), [(0.000_001, "1s"), (0.4, "1s"), (1.0, "1s"), (211.0, "3m 31s")])
@@ -250,7 +226,3 @@ def test_duration_is_told_in_its_two_largest_units(seconds: float, text: str) ->
 )
 def test_every_answer_to_the_request_for_a_lease_has_a_sentence(answer: Answer, sentence: str) -> None:
     assert reasons.lease(answer) == sentence
-
-
-def test_retirement_says_how_old_it_was() -> None:
-    assert reasons.retired(21_720, 21_600) == "retired at age 6h 2m, its lifetime is 6h"

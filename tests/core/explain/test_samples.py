@@ -61,13 +61,6 @@ def test_report_without_a_message_leaves_the_last_one() -> None:
     assert (sample.message, sample.kind, sample.errors) == ("a", "redis", 2)
 
 
-@pytest.mark.parametrize(
-    "ping", [ErrorReport(), ErrorReport(9, kind="redis"), ErrorReport(0, message="started", app_start="life-2")]
-)
-def test_report_of_nothing_to_show_leaves_no_trace(ping: ErrorReport) -> None:
-    assert _taken(ping) == ()
-
-
 def test_made_fingerprint_is_short_and_the_same_in_every_process() -> None:
     (sample,) = _taken(ErrorReport(message="took 9 ms", kind="redis"))
     assert sample.fingerprint == "95a0a097"
@@ -104,10 +97,3 @@ def test_memory_is_bounded_whatever_comes(pings: list[ErrorReport]) -> None:
     assert len(newest) <= MOST
     assert all(len(sample.message) <= MESSAGE_LIMIT + 1 for sample in newest)
     assert [sample.last for sample in newest] == sorted((sample.last for sample in newest), reverse=True)
-
-
-def test_end_of_a_life_forgets_all() -> None:
-    samples = Samples()
-    samples.take(ErrorReport(message="m"), 1.0)
-    samples.clear()
-    assert samples.newest() == ()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from harness.fleet_model import TERMS, draft_of
+from harness.rule_fleet import TERMS, draft_of
 from sidecar.core.fleet.draft import common_cause, cull_end_us, trial_end_us
 from sidecar.core.fleet.fleet_settings import limits
 from sidecar.core.fleet.records import Cull, HoldRow, Slot, Trial
 from sidecar.core.fleet.view import View
-from sidecar.core.types import US_PER_S, Entry
+from sidecar.core.types import US_PER_S
 
 S = US_PER_S
 NOW = 10_000 * S
@@ -49,11 +47,6 @@ def test_row_of_a_cull_is_over_after_a_window_and_that_of_a_replacement_after_a_
     assert cull_end_us(cull, limits([TERMS], 10)) == NOW + seconds * S + 1
 
 
-def test_row_of_a_cull_outlives_the_beats_of_its_sidecar() -> None:
-    short = limits([replace(TERMS, window_us=10 * S)], 10)
-    assert cull_end_us(Cull(at_us=NOW), short) == NOW + 30 * S + 1
-
-
 @pytest.mark.parametrize(
     ("trial", "seconds"),
     [
@@ -64,14 +57,6 @@ def test_row_of_a_cull_outlives_the_beats_of_its_sidecar() -> None:
 )
 def test_cause_is_forgotten_an_hour_after_its_last_cull_or_pause(trial: Trial, seconds: int) -> None:
     assert trial_end_us(trial) == NOW + seconds * S + 1
-
-
-def test_refund_or_entry_alone_is_written() -> None:
-    assert not draft_of(View(NOW)).edits()
-    refunding, noting = draft_of(View(NOW)), draft_of(View(NOW))
-    refunding.refund.append("c00/0")
-    noting.entries.append(Entry("replaced"))
-    assert (refunding.edits().refund, noting.edits().entries) == (("c00/0",), (Entry("replaced"),))
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_model import START_US, TERMS, draft_of, fleet_of_size, names, word
+from harness.rule_fleet import START_US, TERMS, draft_of, fleet_of_size, word
 from sidecar.core.fleet import gates
 from sidecar.core.fleet.draft import HOUR_US
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import Cull, Epoch, FleetState
 from sidecar.core.fleet.view import View
-from sidecar.core.types import US_PER_S, Presence
 
 NOW = START_US
 BEAT_US = TERMS.beat_us
@@ -76,24 +75,6 @@ def test_only_member_may_go_if_it_was_the_only_one_for_an_hour(
     assert gates.by_floor(draft_of(view), "me") == refusal
 
 
-@pytest.mark.parametrize(
-    ("fleet", "min_healthy", "culls", "last_word"),
-    [
-        (10, "500p", 5, "floor"),
-        (3, "500p", 1, "floor"),
-        (3, "0", 3, "granted"),
-        (4, "3", 1, "floor"),
-        (4, "4", 0, "floor"),
-        (4, "9", 0, "floor"),
-        (2, "1", 1, "last"),
-        (1, "500p", 0, "last"),
-    ],
-)
-def test_culls_end_at_the_floor_of_the_whole_fleet(fleet: int, min_healthy: str, culls: int, last_word: str) -> None:
-    it = fleet_of_size(fleet, replace(TERMS, min_healthy=min_healthy, trial=False))
-    assert [word(it.claim(name)) for name in names(fleet)] == ["granted"] * culls + [last_word] * (fleet - culls)
-
-
 def test_retirements_and_culls_share_the_floor() -> None:
     it = fleet_of_size(4, replace(TERMS, trial=False))
     assert [word(it.retire("c00", slots="4")), word(it.claim("c01")), word(it.claim("c02"))] == [
@@ -102,14 +83,3 @@ def test_retirements_and_culls_share_the_floor() -> None:
         "floor",
     ]
     assert word(it.retire("c03", slots="4")) == "floor"
-
-
-def test_several_that_were_there_within_the_hour_are_remembered() -> None:
-    it = fleet_of_size(2)
-    it.advance_beating(3700, *names(2))
-    it.beat("c01", Presence.GONE)
-    it.advance_beating(3000, "c00")
-    assert word(it.claim("c00")) == "last"
-    it.advance_beating(601, "c00")
-    assert word(it.claim("c00")) == "granted"
-    assert it.now_us > START_US + 7200 * US_PER_S

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.fleet_model import START_US, TERMS, draft_of, fleet_of_size, names, word
+from harness.rule_fleet import START_US, TERMS, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import gates, grant_window
 from sidecar.core.fleet.fleet_settings import OFF, FleetSettings
 from sidecar.core.fleet.gates import GateRefusal
@@ -125,30 +125,12 @@ def test_no_order_of_claims_gets_more_than_the_bound(
         it.advance(seconds)
         name = f"c{number:02}"
         if word(it.claim(name)) == "granted":
-            granted[f"{name}/{it.sidecar(name).life}"] = it.now_us
+            granted[f"{name}/{it.lives[name]}"] = it.now_us
             it.beat(name, Presence.DOWN)
             it.replaced(name)
     times = sorted(granted.values())
     most = max((sum(first <= at <= first + 100 * S for at in times) for first in times), default=0)
     assert most <= (5 if strategy == "previous" and not is_other_strategy_there else 3)
-
-
-def test_sidecars_with_different_strategies_share_one_budget() -> None:
-    it = fleet_of_size(20, replace(TERMS, capacity="5", trial=False))
-    strategies = ["log", "previous", "fixed"]
-    for name, strategy in zip(names(20), strategies * 7, strict=False):
-        it.beat(name, strategy=strategy)
-    answers = [word(it.claim(name, strategy=s)) for name, s in zip(names(20), strategies * 7, strict=False)]
-    assert answers == ["granted"] * 5 + ["window"] * 15
-
-
-def test_setting_that_nobody_beats_for_any_more_is_in_force_no_longer() -> None:
-    it = fleet_of_size(20, replace(TERMS, trial=False))
-    assert it.beat("c19", capacity="1").policies == 2
-    assert [word(it.claim(name)) for name in names(3)] == ["granted", "window", "window"]
-    it.advance_beating(31, *names(19)[1:])
-    assert it.beat("c03").policies == 1
-    assert word(it.claim("c01")) == "granted"
 
 
 # -- given back ---------------------------------------------------------------------------------------------------
@@ -167,14 +149,3 @@ def test_token_of_a_cull_that_helped_comes_back_up_to_a_limit(refund_max: int, m
             it.replaced(name)
             it.advance_beating(70, *names(10))
     assert answers == ["granted"] * most + [last_word] * (8 - most)
-
-
-def test_tokens_that_were_given_back_count_again_as_soon_as_one_setting_has_no_refunds() -> None:
-    it = fleet_of_size(10, replace(TERMS, capacity="2", refund_max=0))
-    for name in names(2):
-        it.claim_and_go_down(name)
-        it.replaced(name)
-        it.advance_beating(70, *names(10))
-    assert len(it.kept.refunded) == 2
-    it.beat("c09", refund_max=OFF)
-    assert word(it.claim("c05")) == "window"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.fleet_model import START_US, TERMS
+from harness.rule_fleet import START_US, TERMS
 from sidecar.core.fleet.members import About, Member, MemberList, member_list_of, present
 from sidecar.core.fleet.records import Cull, FleetState, HoldRow
 from sidecar.core.fleet.view import Listing, Raw, View

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_model import START_US, TERMS, FleetModel, draft_of, fleet_of_size, names, word
+from harness.rule_fleet import START_US, TERMS, RuleFleet, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import gates, slots
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import FleetState, Slot, Trial
@@ -63,7 +63,7 @@ def test_slot_has_to_be_free(leases: dict[str, Slot], amount: str, *, is_free: b
 # -- from the lease to the replacement --------------------------------------------------------------------------
 
 
-def retired(timeout_s: float = 600) -> FleetModel:
+def retired(timeout_s: float = 600) -> RuleFleet:
     it = fleet_of_size(10)
     assert it.retire("c00", timeout_s=timeout_s) == Granted(1, 1, alive=10, left_s=timeout_s)
     it.beat("c00", Presence.DOWN, is_lease=True)
@@ -78,42 +78,17 @@ def test_lease_that_is_asked_for_again_is_the_same_and_has_less_time_left() -> N
     assert word(it.retire("c01")) == "slots"
 
 
-def test_lease_whose_time_is_over_is_had_anew_by_the_gates() -> None:
-    it = fleet_of_size(10)
-    it.retire("c00", timeout_s=60)
-    it.advance_beating(30, *names(10))
-    it.advance(30)
-    answer = it.retire("c00", timeout_s=60)
-    assert answer == Granted(1, 1, alive=9, left_s=60)
-    it.advance_beating(60, *names(10)[1:])
-    assert word(it.retire("c01")) == "granted"
-    assert word(it.retire("c00")) == "slots"
-
-
 def test_container_that_retires_is_missing_until_it_is_replaced_and_its_slot_is_free_when_that_is_well() -> None:
     it = retired()
     assert (it.fleet().down, it.fleet().retiring) == (1, 1)
     it.advance(40)
     it.beat_all(*names(10)[1:])
     fleet = it.replaced("newcomer", Presence.STARTING, under="newcomer")
-    assert (fleet.down, fleet.retiring, it.sidecar("newcomer").is_watched) == (0, 1, True)
+    assert (fleet.down, fleet.retiring, it.is_settled("newcomer")) == (0, 1, False)
     assert it.beat("newcomer").retiring == 0
-    assert not it.sidecar("newcomer").is_watched
+    assert it.is_settled("newcomer")
     assert it.outcomes() == (0, 0, 0)
     assert [entry.what for entry in it.entries] == ["replaced"]
-
-
-def test_slot_of_a_container_that_is_replaced_in_place_is_free_when_it_is_well() -> None:
-    it = retired()
-    assert it.replaced("c00", Presence.STARTING).retiring == 1
-    assert it.beat("c00").retiring == 0
-
-
-def test_own_container_that_still_serves_keeps_its_slot() -> None:
-    it = fleet_of_size(10)
-    it.retire("c00")
-    it.beat_all(*names(10))
-    assert it.fleet().retiring == 1
 
 
 def test_slot_is_free_after_its_time_whatever_became_of_the_container() -> None:
@@ -131,20 +106,3 @@ def test_lease_that_is_not_used_is_given_back_by_its_holder_alone() -> None:
     assert it.give_back("c00", is_lease=True) is False
     assert (it.fleet().down, it.fleet().retiring) == (0, 0)
     assert word(it.retire("c01")) == "granted"
-
-
-def test_suspect_that_holds_a_lease_may_be_culled_and_culls_hold_up_the_next_lease() -> None:
-    it = fleet_of_size(10)
-    it.retire("c00")
-    it.beat("c00", Presence.SUSPECT)
-    assert word(it.retire("c01", slots="5")) == "culls"
-    assert word(it.claim("c00")) == "granted"
-    assert it.fleet().down == 1
-
-
-def test_replacement_on_trial_that_retires_tells_nothing_of_the_cull() -> None:
-    it = fleet_of_size(10)
-    it.claim_and_go_down("c00")
-    it.replaced("c00")
-    assert word(it.retire("c00")) == "granted"
-    assert it.outcomes() == (0, 0, 1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_model import START_US, TERMS
+from harness.rule_fleet import START_US, TERMS
 from sidecar.core.fleet.records import Epoch, FleetState, HoldRow, Trial
 from sidecar.core.fleet.summary import Reading, fleet_of, is_due
 from sidecar.core.fleet.view import BeatReply, Known
@@ -95,24 +95,6 @@ def test_fleet_is_what_the_state_and_the_answer_to_the_beat_say() -> None:
     assert fleet.culls_by == (("helped", "redis", 3), ("unclear", "a|b", 1), ("unhelped", "disk", 2))
     assert (fleet.used, fleet.capacity, fleet.duplicate) == (3, 10, True)
     assert (fleet.median_errors, fleet.median_ratio) == (3, 0.25)
-
-
-@pytest.mark.parametrize(
-    ("causes", "cause"),
-    [
-        ({"redis": 3, "disk": 1}, ""),
-        ({"redis": 4, "disk": 1}, "redis"),
-        ({"redis": 3, "disk": -1}, "redis"),
-    ],
-)
-def test_common_cause_is_of_the_causes_that_suspects_have(causes: dict[str, int], cause: str) -> None:
-    assert fleet_of(reading(replace(HEARD, causes=causes)), TERMS, "me").cause == cause
-
-
-@pytest.mark.parametrize(("alive", "told", "shown"), [(2, 5, None), (3, 5, 5), (3, -1, None), (3, 0, 0)])
-def test_median_of_fewer_than_three_says_nothing(alive: int, told: int, shown: int | None) -> None:
-    fleet = fleet_of(reading(replace(HEARD, alive=alive, median_errors=told, median_ratio=told)), TERMS, "")
-    assert (fleet.median_errors, fleet.median_ratio) == (shown, None if shown is None else shown / 1_000_000)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.fleet.fleet_settings import OFF, STRATEGIES, FleetSettings, Limits, Share, limits
-from sidecar.core.types import US_PER_S
+from sidecar.core.fleet.fleet_settings import OFF, STRATEGIES, FleetSettings, Share, limits
 
 TERMS = FleetSettings()
 
@@ -46,11 +45,6 @@ def test_part_is_rounded_up_for_what_stays_and_down_for_what_goes(
     assert Share.load(str(share)) == share
 
 
-@given(st.integers(1, 1000), st.integers(2, 500))
-def test_part_of_several_that_may_go_is_one_at_least_and_never_all(thousandths: int, fleet: int) -> None:
-    assert 1 <= part(thousandths).at_most(fleet) < fleet
-
-
 @pytest.mark.parametrize("text", ["", "p", "ten", "1.5", "p5", "500pp"])
 def test_other_text_is_no_share(text: str) -> None:
     with pytest.raises(ValueError, match="invalid literal"):
@@ -74,49 +68,7 @@ def test_terms_of_a_wrong_type_or_value_are_not_read(text: str, *, is_read: bool
     assert (FleetSettings.load(text) is not None) is is_read
 
 
-def test_member_lives_for_three_beats() -> None:
-    assert FleetSettings(beat_us=7).expiry_us == 21
-
-
 # -- limits of one policy -------------------------------------------------------------------------------------
-
-
-def test_limits_of_the_defaults_for_a_fleet_of_ten() -> None:
-    assert limits([TERMS], 10) == Limits(
-        strategy="log",
-        capacity=10,
-        floor=5,
-        refund_max=OFF,
-        window_us=600 * US_PER_S,
-        spacing_us=0,
-        trial=True,
-        probation_us=60 * US_PER_S,
-        expiry_us=30 * US_PER_S,
-        after_loss_wait=True,
-        error_limit=0,
-    )
-
-
-@pytest.mark.parametrize(("limits_of", "strictest"), [((), 0), ((0, 0), 0), ((5, 0), 5), ((5, 3), 3)])
-def test_lowest_limit_of_errors_is_the_strictest(limits_of: tuple[int, ...], strictest: int) -> None:
-    """A limit of 0 is none, or that of an earlier version, which does not tell it."""
-    assert limits([replace(TERMS, error_limit=one) for one in limits_of or (0,)], 10).error_limit == strictest
-
-
-@pytest.mark.parametrize(
-    ("min_healthy", "fleet", "floor"),
-    [
-        ("0", 4, 0),
-        ("3", 4, 3),
-        ("9", 4, 9),
-        ("500p", 5, 3),
-        ("500p", 1, 1),
-        ("500p", 0, 0),
-        ("1000p", 50, 50),
-    ],
-)
-def test_floor_is_what_has_to_stay(min_healthy: str, fleet: int, floor: int) -> None:
-    assert limits([FleetSettings(min_healthy=min_healthy)], fleet).floor == floor
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.fleet_model import START_US, TERMS
+from harness.rule_fleet import START_US, TERMS
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
 from sidecar.core.fleet.view import Raw, View

@@ -114,20 +114,6 @@ def test_report_becomes_evidence(reports: list[Report], evidence: Evidence) -> N
     assert evidence_of(*reports) == evidence
 
 
-def test_age_of_failed_requests_is_that_of_the_last_failure() -> None:
-    measurements, now = measurements_of([(0.0, Results(0, 2)), (5.0, Results(1, 1)), (20.0, Results(9, 0))])
-    assert measurements.evidence(now).failed_age_s == 20
-    measurements.turn(64)
-    assert measurements.evidence(64).failed_age_s == 59
-    measurements.turn(65)
-    assert measurements.evidence(65).failed_age_s is None
-
-
-def test_age_of_the_heartbeat_is_that_of_the_last_one() -> None:
-    measurements, _ = measurements_of([(0, Heartbeat()), (4.5, Heartbeat())])
-    assert measurements.evidence(7.0).heartbeat_age_s == 2.5
-
-
 @pytest.mark.parametrize(
     ("story", "in_flight", "idle_at"),
     [
@@ -192,16 +178,6 @@ def test_success_rate_is_of_requests(story: list[Told], rate: float | None) -> N
     assert measurements.success_rate(now) == rate
 
 
-def test_success_rate_is_of_a_life_and_outlives_the_grace() -> None:
-    measurements, now = measurements_of([(1, Results(30, 10))])
-    measurements.clear(heart=False)
-    assert measurements.success_rate(now) == 0.75
-    measurements.clear()
-    assert measurements.success_rate(now) is None
-    measurements.take(Results(10, 0), now)
-    assert measurements.success_rate(now) == 1.0
-
-
 EVERYTHING: list[Told] = [
     (1.0, ErrorReport(2, fatal=True)),
     (1.0, ErrorReport(2, ErrorLevel.RECOVERED)),
@@ -219,12 +195,6 @@ def test_cleared_measurements_are_empty_and_keep_the_counts_since_the_beginning(
     assert measurements.results.ever() == {"failed": 3}
 
 
-def test_only_the_heart_may_outlive_a_clearing() -> None:
-    measurements, now = measurements_of(EVERYTHING)
-    measurements.clear(heart=False)
-    assert measurements.evidence(now) == replace(NOTHING, heartbeat_age_s=1.0)
-
-
 def test_kinds_with_a_limit_are_told_apart_whatever_comes_before_them() -> None:
     flood = [(0.0, ErrorReport(kind=f"made-up-{number}")) for number in range(100)]
     measurements, now = measurements_of([*flood, (0.0, ErrorReport(3, kind="redis"))], limits=("redis", "mysql"))
@@ -232,12 +202,6 @@ def test_kinds_with_a_limit_are_told_apart_whatever_comes_before_them() -> None:
     assert evidence.kinds["redis"] == 3
     assert evidence.kinds[OTHER] == 100 - 30
     assert judge(evidence, Policy(error_limit=0, kind_limits=(("mysql", 1), ("redis", 3)))).reasons[0].value == 3
-
-
-def test_more_kinds_with_a_limit_than_the_cap_are_told_apart_too() -> None:
-    limited = tuple(f"limited-{number}" for number in range(40))
-    measurements, now = measurements_of([(0.0, ErrorReport(kind=kind)) for kind in (*limited, "new")], limits=limited)
-    assert measurements.evidence(now).kinds == dict.fromkeys((*limited, OTHER), 1)
 
 
 # -- two properties -------------------------------------------------------------------------------------------
@@ -322,16 +286,6 @@ def test_one_more_error_never_makes_the_verdict_better(
     assert is_excessive(more_of, now, policy) >= is_excessive(fewer_of, now, policy)
 
 
-@settings(max_examples=100, deadline=None)
-@given(story=stories, policy=strict_policies, failed=st.integers(1, 4), requests=st.integers(0, 4))
-def test_a_worse_sample_is_never_judged_better(story: list[Told], policy: Policy, failed: int, requests: int) -> None:
-    well, badly = (
-        measurements_of([*story, (1.0, Sample({"redis": errors}, requests))], window_s=WINDOW_S)
-        for errors in (failed - 1, failed)
-    )
-    assert is_excessive(*badly, policy) >= is_excessive(*well, policy)
-
-
 @pytest.mark.parametrize(
     ("report", "policy"),
     [
@@ -343,10 +297,3 @@ def test_silence_is_not_forgotten(report: Report, policy: Policy) -> None:
     measurements, _ = measurements_of([(0.0, report)])
     assert is_excessive(measurements, 5.0, policy)
     assert is_excessive(measurements, 5_000.0, policy)
-
-
-@settings(max_examples=100, deadline=None)
-@given(story=stories, policy=policies)
-def test_after_a_window_of_silence_only_silence_is_held_against_it(story: list[Told], policy: Policy) -> None:
-    measurements, now = measurements_of(story, window_s=WINDOW_S)
-    assert not is_excessive(measurements, now + WINDOW_S + 1, policy)

@@ -72,12 +72,6 @@ def test_quantile_is_that_of_the_sum(mean: float) -> None:
     assert quantile(mean) == exactly(mean)
 
 
-@given(st.floats(0, 1e12), st.floats(0, 1e12))
-def test_quantile_never_falls_and_is_always_above_the_mean(one: float, other: float) -> None:
-    low, high = sorted((one, other))
-    assert low < quantile(low) <= quantile(high)
-
-
 # -- what the fleet usually has ---------------------------------------------------------------------------------
 
 LIMIT = 5
@@ -108,12 +102,6 @@ def test_fleet_that_starts_with_errors_learns_within_two_minutes_that_they_are_u
     assert (after(*filling).smooth_errors or 0) > 2.5
 
 
-@pytest.mark.parametrize("every_s", [1.0, 10.0, 60.0])
-def test_smoothing_does_not_depend_on_how_often_one_beats(every_s: float) -> None:
-    beats = [(0.0, fleet(4)), *((every_s * count, fleet(1)) for count in range(1, int(1_200 / every_s) + 1))]
-    assert after(*beats).smooth_errors == pytest.approx(1 + 3 / 10 / 2.718281828**2)
-
-
 @pytest.mark.parametrize("median", [LIMIT, 300])
 def test_median_at_or_over_the_limit_is_compared_and_never_becomes_usual(median: int) -> None:
     usual = after((0, fleet(1)), *((count * 10, fleet(median)) for count in range(1, 360)))
@@ -136,14 +124,6 @@ def test_sidecar_that_has_just_started_believes_the_others_whether_the_errors_ar
 ) -> None:
     baseline = Baseline.of(after(*beats), (0.0, 0.0))
     assert effective_limit(LIMIT, holding(9), Policy(), baseline).limit == limit
-
-
-def test_fleet_of_fewer_than_three_has_no_median_and_leaves_none_behind() -> None:
-    assert after((0, fleet(4)), (10, fleet(None))) == FleetUsual()
-
-
-def test_clock_that_steps_back_teaches_nothing() -> None:
-    assert after((100, fleet(4)), (50, fleet(0))).smooth_errors == 4
 
 
 # -- what the app itself usually has ----------------------------------------------------------------------------

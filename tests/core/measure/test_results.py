@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sidecar.core.measure.results import RequestCounts, RequestResults
 
@@ -14,73 +10,6 @@ YEAR_S = 365 * 86_400
 
 Operation = tuple[int, int] | int | None
 """Requests that went well and that failed, a turn by that many seconds, or None: clear."""
-
-
-@dataclass
-class Naive:
-    """What is claimed: every message of results with its second, counted anew on each question."""
-
-    seconds: int
-    now_s: int
-    results: list[tuple[int, int, int]] = field(default_factory=list)
-
-    def apply(self, operation: Operation) -> None:
-        match operation:
-            case None:
-                self.results = []
-            case int():
-                self._pass(operation)
-            case 0, 0:
-                pass
-            case ok, failed:
-                self.results.append((self.now_s, ok, failed))
-
-    def _pass(self, seconds: int) -> None:
-        self.now_s = max(self.now_s, self.now_s + seconds)
-        if not self._since(self.now_s):
-            self.results = []
-
-    def _since(self, end_s: int) -> list[tuple[int, int]]:
-        return [(ok, failed) for second, ok, failed in self.results if second > end_s - self.seconds]
-
-    def counts(self) -> RequestCounts:
-        counted = self._since(self.now_s)
-        if not counted:
-            return RequestCounts()
-        ok, failed = (sum(numbers) for numbers in zip(*counted, strict=True))
-        weighing = sum(well for well, _ in self._since(self.results[-1][0]))
-        return RequestCounts(ok + failed, failed, self._in_a_row(), weighing - ok)
-
-    def _in_a_row(self) -> int:
-        row = 0
-        for _, ok, failed in reversed(self.results):
-            if ok:
-                break
-            row += failed
-        return row
-
-
-def operations(seconds: int) -> st.SearchStrategy[list[Operation]]:
-    few = st.integers(0, 3)
-    edges = st.sampled_from([0, 1, seconds - 1, seconds, seconds + 1, -1, -seconds, YEAR_S])
-    turns = edges | st.integers(0, seconds)
-    return st.lists(st.one_of(st.tuples(few, few), st.tuples(few, few), turns, turns, st.none()), max_size=40)
-
-
-@settings(max_examples=100, deadline=None)
-@given(data=st.data(), seconds=st.sampled_from([1, 2, 5, 60]), start=st.integers(0, 10**9))
-def test_tally_agrees_with_a_list_of_results(data: st.DataObject, seconds: int, start: int) -> None:
-    outcomes, naive = RequestResults(seconds, start), Naive(seconds, start)
-    for operation in data.draw(operations(seconds)):
-        match operation:
-            case None:
-                outcomes.clear()
-            case int():
-                outcomes.turn(naive.now_s + operation)
-            case ok, failed:
-                outcomes.record(ok, failed)
-        naive.apply(operation)
-        assert outcomes.counts() == naive.counts()
 
 
 Step = tuple[int, int, int]

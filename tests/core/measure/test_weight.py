@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,10 +68,6 @@ def test_way_to_the_target(percent: int, rate: float, elapsed_s: float, percents
     assert steps(percent, rate, elapsed_s) == percents
 
 
-def test_fresh_weight_keeps_its_floor() -> None:
-    assert Weight(10, floor=7).fresh() == Weight(FULL, floor=7)
-
-
 rates = st.one_of(st.none(), st.floats(0, 1))
 walks = st.lists(st.tuples(rates, st.floats(0, 400)), max_size=40)
 
@@ -89,20 +83,6 @@ def test_any_weight_is_a_whole_percent_between_its_ends_and_never_jumps(
         assert type(weight.percent) is int
         assert floor <= weight.percent <= FULL
         assert before.percent - 20 * elapsed_s <= weight.percent <= before.percent + 5 * elapsed_s
-
-
-@settings(deadline=None)
-@given(percent=st.integers(10, 100), rate=st.floats(0, 1), noise=st.lists(st.floats(-0.005, 0.005), max_size=60))
-def test_noise_round_a_rate_moves_it_one_way_at_most(percent: int, rate: float, noise: list[float]) -> None:
-    """It may follow the first of them up or down; it does not go to and fro."""
-    weight = Weight(percent)
-    percents = [weight.percent]
-    for change in noise:
-        weight = weight.step(min(1.0, max(0.0, rate + change)), 1.0)
-        percents.append(weight.percent)
-    moves = [later - earlier for earlier, later in pairwise(percents) if later != earlier]
-    ways = [move > 0 for move in moves]
-    assert sum(later != earlier for earlier, later in pairwise(ways)) <= 1
 
 
 # -- soft drain -----------------------------------------------------------------------------------------------
