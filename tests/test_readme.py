@@ -17,9 +17,10 @@ from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Fleet, Latch, State
 from sidecar.server.agent_check import line
+from sidecar.telemetry.container_metrics import ContainerReadings, DatagramReadings
 from sidecar.telemetry.fleet_metrics import FleetReadings, LedgerReadings
 from sidecar.telemetry.log import Log
-from sidecar.telemetry.metrics import DatagramReadings, Metrics, Readings
+from sidecar.telemetry.metrics import Metrics
 
 TOP = Path(__file__).parents[1]
 README = (TOP / "README.md").read_text()
@@ -42,12 +43,11 @@ def _rows(section: str) -> list[list[str]]:
 def _families() -> list[Metric]:
     metrics = Metrics("enforce", 5, 10)
     snapshot = Snapshot(1.0, Container(State.UP, 0.0, "app/a"), EVIDENCE, 0.0)
-    readings = Readings(
+    readings = ContainerReadings(
         lambda: snapshot,
         counted=lambda: ({}, {}),
         stale=lambda: 0,
         lag_s=lambda: 0.0,
-        honour_s=300.0,
         clock=lambda: 1.0,
     )
     metrics.registry.register(readings)

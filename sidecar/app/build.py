@@ -28,15 +28,16 @@ from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.members import digest_of
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.life.container import Container, resume, start
-from sidecar.core.life.delays import LIFETIME_JITTER, honour_s
+from sidecar.core.life.delays import LIFETIME_JITTER
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FLOOR, FULL, Weight
 from sidecar.core.types import NAMELESS, Policy, RandomIdentity
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.server.history import History
+from sidecar.telemetry.container_metrics import ContainerReadings
 from sidecar.telemetry.fleet_metrics import FleetReadings, LedgerReadings
 from sidecar.telemetry.log import Log
-from sidecar.telemetry.metrics import Metrics, Readings
+from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Observers
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
     ledger, history = _ledger(config, budget, observers), History(time.time)
     observers.steps.append(history.notice)
     for readings in (
-        _readings(config, controller),
+        _readings(controller),
         FleetReadings(lambda: membership.fleet),
         LedgerReadings(lambda: ledger.waiting, lambda: ledger.dropped),
     ):
@@ -302,13 +303,12 @@ def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger
     return ledger
 
 
-def _readings(config: Config, controller: Controller) -> Readings:
+def _readings(controller: Controller) -> ContainerReadings:
     measurements = controller.assessment.measurements
-    return Readings(
+    return ContainerReadings(
         lambda: controller.snapshot,
         counted=lambda: (measurements.errors.ever(), measurements.others.ever()),
         stale=lambda: controller.stale_reports,
         lag_s=lambda: controller.lag_s,
-        honour_s=honour_s(config.culling.drain),
         clock=time.monotonic,
     )

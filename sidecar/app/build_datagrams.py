@@ -9,8 +9,8 @@ from sidecar.config import addresses
 from sidecar.core.types import Report
 from sidecar.inputs.datagram import Datagrams
 from sidecar.net.sockets import naming_setting
+from sidecar.telemetry.container_metrics import DatagramReadings
 from sidecar.telemetry.log import logger
-from sidecar.telemetry.metrics import DatagramReadings
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -1,4 +1,4 @@
-"""The Prometheus metrics: an observer of the controller's records, and a reader of its counts at scrape time.
+"""The Prometheus metrics: a table from event to counter, and what other parts count.
 
 Labels come from bounded sets only: kinds are capped by the window, everything else is an enumeration.
 """
@@ -6,14 +6,12 @@ Labels come from bounded sets only: kinds are capped by the window, everything e
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from prometheus_client.registry import Collector
 
 from sidecar import __version__
 from sidecar.core.explain import reasons
@@ -31,13 +29,11 @@ from sidecar.core.life.events import (
     WouldCull,
     WouldRetire,
 )
-from sidecar.core.life.snapshot import Record, Snapshot
-from sidecar.core.types import ErrorLevel, Fleet, Granted, Missed, Report, Sample, State, Unknown
+from sidecar.core.life.snapshot import Record
+from sidecar.core.types import Fleet, Granted, Missed, Report, Sample, Unknown
 from sidecar.telemetry.observers import Failure
 
 CLAIM_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-
-Counts = Mapping[str, int]
 
 
 class Metrics:
@@ -174,134 +170,3 @@ class Metrics:
     def page(self) -> tuple[bytes, str]:
         """The page in text format 0.0.4, and its content type."""
         return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
-
-
-class Readings(Collector):
-    """Metrics of the controller, read at each scrape."""
-
-    def __init__(
-        self,
-        snapshot: Callable[[], Snapshot],
-        *,
-        counted: Callable[[], tuple[Counts, Counts]],
-        stale: Callable[[], int],
-        lag_s: Callable[[], float],
-        honour_s: float,
-        clock: Callable[[], float],
-    ) -> None:
-        """``counted`` gives all errors ever by kind, and all other reports by level.
-
-        ``honour_s``: a container that is down for longer is not being replaced. ``clock``: that of the snapshot, which
-        may be from the last check.
-        """
-        self._snapshot = snapshot
-        self._counted = counted
-        self._stale = stale
-        self._lag_s = lag_s
-        self._honour_s = honour_s
-        self._clock = clock
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing, so that registering does not read a controller that has not begun."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """Read the controller."""
-        seen = self._snapshot()
-        yield _states(seen)
-        yield GaugeMetricFamily(
-            "arbiter_state_since_timestamp_seconds",
-            "When the current state was entered.",
-            seen.unix_of(seen.container.since),
-        )
-        yield GaugeMetricFamily(
-            "arbiter_not_honoured",
-            "1 if the container has been down for so long that it is not being replaced.",
-            float(seen.container.state is State.DOWN and seen.now - seen.container.since > self._honour_s),
-        )
-        age_s = self._clock() - seen.container.born
-        yield GaugeMetricFamily("arbiter_age_seconds", "Age of the app's incarnation.", age_s)
-        yield GaugeMetricFamily(
-            "arbiter_lifetime_due_timestamp_seconds",
-            "When the app is to be retired, unless it is busy then; 0: never.",
-            0.0 if seen.retire_at is None else seen.unix_of(seen.retire_at),
-        )
-        yield GaugeMetricFamily(
-            "arbiter_load", "Load that the app last reported.", seen.load.value if seen.load else None
-        )
-        yield GaugeMetricFamily("arbiter_window_seconds", "Length of the error window.", seen.evidence.window_s)
-        yield _by("arbiter_window_errors", "Errors in the window that count.", "kind", seen.evidence.kinds)
-        yield self._errors()
-        yield GaugeMetricFamily("arbiter_weight", "Weight reported to the balancer, in percent.", seen.share)
-        yield GaugeMetricFamily(
-            "arbiter_would_weight",
-            "Weight that enforce mode would report, in percent; only in shadow mode.",
-            None if seen.enforce else seen.would_share,
-        )
-        yield GaugeMetricFamily(
-            "arbiter_success_rate", "Recent success rate of the requests, from 0 to 1.", seen.success_rate
-        )
-        stale = CounterMetricFamily(
-            "arbiter_stale_reports",
-            "Reports of an earlier incarnation, or of an eleventh new one within a second; they are not counted.",
-        )
-        stale.add_metric([], self._stale())
-        yield stale
-        yield GaugeMetricFamily("arbiter_loop_lag_seconds", "Delay of the controller's last turn.", self._lag_s())
-        if seen.checked_at is not None:
-            yield GaugeMetricFamily(
-                "arbiter_last_check_timestamp_seconds",
-                "When the window was last checked.",
-                seen.unix_of(seen.checked_at),
-            )
-
-    def _errors(self) -> Metric:
-        kinds, levels = self._counted()
-        family = CounterMetricFamily("arbiter_errors", "Errors reported by the app.", labels=["level", "kind"])
-        for kind, count in kinds.items():
-            family.add_metric([ErrorLevel.SERVER_ERROR, kind], count)
-        for level, count in levels.items():
-            family.add_metric([level, ""], count)
-        return family
-
-
-class DatagramReadings(Collector):
-    """Metrics of the datagram sockets, read at each scrape."""
-
-    def __init__(self, counts: Callable[[], Counts]) -> None:
-        """``counts``: packets, lines, and the lost or invalid ones by reason."""
-        self._counts = counts
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing, so that registering reads nothing."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """Read the counts."""
-        counts = dict(self._counts())
-        for name, text in (("packets", "Datagrams received."), ("lines", "Lines in the datagrams.")):
-            family = CounterMetricFamily(f"arbiter_datagram_{name}", text)
-            family.add_metric([], counts.pop(name))
-            yield family
-        lost = CounterMetricFamily(
-            "arbiter_datagram_dropped",
-            "Datagrams, lines and reports that were not counted, by reason.",
-            labels=["reason"],
-        )
-        for reason, count in counts.items():
-            lost.add_metric([reason], count)
-        yield lost
-
-
-def _states(seen: Snapshot) -> Metric:
-    family = GaugeMetricFamily("arbiter_state", "1 for the current state, 0 for the others.", labels=["state"])
-    for state in State:
-        family.add_metric([state], float(state is seen.container.state))
-    return family
-
-
-def _by(name: str, text: str, label: str, counts: Counts) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for key, count in counts.items():
-        family.add_metric([key], count)
-    return family

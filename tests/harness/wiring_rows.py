@@ -98,7 +98,7 @@ ROWS: Final = (
         "instance",
         "b",
         {
-            **named("instance", "b", *IDENTITIES, "OverridesApi.*", "EntryWriter.*", "Alerts.*", "LocalHolds.*"),
+            **named("instance", "b", *IDENTITIES, "OverridesApi.*", "EntryWriter.*", "LocalHolds.*"),
             **named("instance", '"b"', *ANSWERS),
             **dict.fromkeys(("Container.app", "Journal.app"), "app/b"),
             "CommandAction.env[ARBITER_INSTANCE]": "b",
@@ -151,7 +151,6 @@ ROWS: Final = (
             "Policy.drain_s": "240.0",
             "Policy.retire_timeout_s": "840.0",
             "RotationPlan.each_s": "240.0",
-            "Alerts.honour_s": "720.0",
         },
     ),
     Row("action", "exit", NO_COMMAND | {"Actuator.name": "exit", "Actuator.action()": "<lambda>"}),
@@ -207,7 +206,6 @@ ROWS: Final = (
         {
             "FleetSettings.beat_us": "40000000",
             "Membership.interval_s": "40.0",
-            "Alerts.quiet_s": "120.0",
             "AdminApi.identity[beat_interval]": "40.0",
             "/fleet beat_interval": "40.0",
         },

@@ -26,8 +26,9 @@ from sidecar.core.types import (
     Sample,
     Unknown,
 )
+from sidecar.telemetry.container_metrics import ContainerReadings
 from sidecar.telemetry.fleet_metrics import FleetReadings
-from sidecar.telemetry.metrics import Metrics, Readings
+from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Failure
 
 GRANTED = Granted(3, 10)
@@ -98,12 +99,11 @@ class Board:
     def watch(self, rig: ControllerRig) -> None:
         controller = rig.controller
         measurements = controller.assessment.measurements
-        readings = Readings(
+        readings = ContainerReadings(
             lambda: controller.snapshot,
             counted=lambda: (measurements.errors.ever(), measurements.others.ever()),
             stale=lambda: controller.stale_reports,
             lag_s=lambda: controller.lag_s,
-            honour_s=300.0,
             clock=rig.loop.time,
         )
         self.metrics.registry.register(readings)
