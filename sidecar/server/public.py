@@ -79,7 +79,9 @@ class PublicServer:
         self._kept = most * 4 // 5
         self._epoll = select.epoll()
         self._ready: list[tuple[int, int]] = []
-        self._listening: dict[int, socket.socket] = {}
+        self._listening: list[socket.socket] = []
+        self._accepting: list[socket.socket] = []
+        """The listening sockets without those that wait for a free descriptor."""
         self._connections: dict[int, _Client] = {}
         self._of_host: defaultdict[str, dict[_Client, None]] = defaultdict(dict)
         """The connections of each address, those that are silent for longest first."""
@@ -89,21 +91,24 @@ class PublicServer:
     async def open_tcp(self, host: str, port: int) -> None:
         """Listen on ``host:port``; OSError when that is not possible."""
         for opened in await in_thread(bind_tcp, host, port):
-            self._listening[opened.fileno()] = opened
+            self._listening.append(opened)
             opened.listen(BACKLOG)
             opened.settimeout(0)
             self.addresses.append(address_of(opened))
-            self._epoll.register(opened, select.EPOLLIN)
+            self._accept_at(opened)
 
     def turn(self) -> None:
-        """Serve what is ready, for about ``TURN_S``. The loop calls it, and long work on the loop may do so between."""
+        """Serve what is ready, for about ``TURN_S``. The loop calls it, and long work on the loop may do so between.
+
+        New connections come first: most checks are new, and those that are kept may be busy.
+        """
         ends_at = self.loop.time() + TURN_S
+        for opened in self._accepting[:]:
+            self._accept(opened)
         self._ready = self._ready or self._epoll.poll(0, EVENTS)
         while self._ready:
             number, _ = self._ready.pop()
-            if number in self._listening:
-                self._accept(self._listening[number])
-            elif number in self._connections:
+            if number in self._connections:
                 self._connections[number].go_on()
             if self.loop.time() >= ends_at:
                 return
@@ -111,8 +116,8 @@ class PublicServer:
     def stop(self) -> None:
         """Close the listening sockets. A second call does nothing; connections stay open."""
         while self._listening:
-            _, opened = self._listening.popitem()
-            opened.close()
+            self._listening.pop().close()
+        self._accepting.clear()
 
     async def close(self) -> None:
         """Stop listening and cut every connection."""
@@ -141,11 +146,13 @@ class PublicServer:
                     connection.close()
         except OSError:  # no descriptor is left
             self._make_room("descriptors")
+            self._accepting.remove(opened)
             self._epoll.unregister(opened)
-            self.loop.call_later(NO_DESCRIPTOR_S, self._listen_again, opened)
+            self.loop.call_later(NO_DESCRIPTOR_S, self._accept_at, opened)
 
-    def _listen_again(self, opened: socket.socket) -> None:
-        if opened.fileno() in self._listening:
+    def _accept_at(self, opened: socket.socket) -> None:
+        if opened in self._listening:
+            self._accepting.append(opened)
             self._epoll.register(opened, select.EPOLLIN)
 
     def _add(self, plain: socket.socket, host: str) -> None:
@@ -166,6 +173,8 @@ class PublicServer:
         self._epoll.register(opened, select.EPOLLIN)
         if self._sweeping is None:
             self._sweeping = self.loop.call_later(SWEEP_S, self._sweep)
+        if self._tls is None:
+            connection.go_on()  # its request has often come with it
 
     def _make_room(self, word: str) -> None:
         if self._connections:

@@ -205,16 +205,21 @@ def _answers(server: PublicServer, data: bytes, chance: Random) -> bytes:
             with suppress(OSError):
                 client.sendall(piece)
             server.turn()
-        client.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # it is closed already
+            client.shutdown(socket.SHUT_WR)
         client.settimeout(0)
-        received = b""
+        received, piece = b"", b""
         while True:
             server.turn()
-            with suppress(BlockingIOError):
+            try:
                 piece = client.recv(65_536)
-                received += piece
-                if not piece:
-                    return received
+            except BlockingIOError:
+                continue
+            except ConnectionResetError:
+                return received
+            if not piece:
+                return received
+            received += piece
 
 
 @fuzz.EACH_DOOR
