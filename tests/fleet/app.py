@@ -1,4 +1,4 @@
-"""One container of a fleet of the laboratory: the part of its requests that fails, the cause, and what ends that."""
+"""One container of the laboratory: the part of its requests that fails, the cause, and what ends that."""
 
 from __future__ import annotations
 
@@ -7,30 +7,36 @@ from dataclasses import dataclass
 
 @dataclass
 class App:
-    """The container in one place of the fleet, through all its incarnations.
-
-    ``stuck``: this part of the requests fails until a restart; ``stuck_by``: the incident that caused it, and
-    ``stuck_at``: when it began. ``flaw``: this part fails before and after restarts, because of the release, the
-    neighbours or a dependency. ``mute``: the failures are not reported. ``life``: the number of the incarnation, which
-    began at ``born``. ``weight``: percent at the balancer. ``load``: the reported load.
-    ``deaf``: the scheduler does not restart it.
-    """
+    """The container in one place of the fleet, through all its incarnations."""
 
     place: int
     instance: str
     life: int = 0
+    """The number of its incarnation, and the second in which it began:"""
+
+    born: float = 0.0
     serving: bool = True
     weight: float = 100
+    """Percent at the balancer."""
+
     stuck: float = 0.0
+    """This part of the requests fails until a restart, with errors of this kind, because of this incident:"""
+
     stuck_kind: str = ""
     stuck_by: str = ""
-    stuck_at: float = 0.0
-    flaw: float = 0.0
-    flaw_kind: str = ""
-    born: float = 0.0
     mute: bool = False
+    """Whether these failures are not reported."""
+
+    flaw: float = 0.0
+    """This part fails before and after restarts, because of the release, the neighbours or a dependency."""
+
+    flaw_kind: str = ""
     load: float | None = None
+    """The load that the app reports."""
+
+    is_retired: bool = False
     deaf: bool = False
+    """Whether the scheduler does not restart it."""
 
     @property
     def app_start(self) -> str:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from random import Random
+from math import inf
 from typing import Final, Protocol
 
 from fleet.app import App
 from fleet.loop import seeded
 from fleet.world import World
+from sidecar.core.types import State
 
-FLAP_BAD_S: Final = (30.0, 90.0)
-FLAP_GOOD_S: Final = (60.0, 240.0)
-FLAP_PART: Final = (0.001, 0.01)
-"""The part of failing requests. Of twenty a second, 1.2 to 12 fail a minute: on both sides of the limit."""
+_ON_THE_WAY: Final = (State.SUSPECT, State.RETIRING, State.DRAINING, State.DOWN)
 
 
 class Incident(Protocol):
@@ -26,13 +24,30 @@ class Incident(Protocol):
 
 
 @dataclass(frozen=True)
+class Stuck:
+    """``count`` containers get stuck at the same time. ``mute``: without reporting an error."""
+
+    at_s: float
+    count: int
+    part: float = 0.6
+    kind: str = "database"
+    name: str = "stuck"
+    mute: bool = False
+
+    def plan(self, world: World) -> None:
+        """Plan it for each of them."""
+        for place in world.places(self.name, self.count):
+            world.loop.plan(self.at_s, partial(world.stick, place, self.part, self.kind, self.name, mute=self.mute))
+
+
+@dataclass(frozen=True)
 class Poison:
     """Lone containers get stuck: one every ``every_s`` seconds, or at random times until ``until_s``."""
 
     at_s: float
     count: int = 1
     every_s: float = 0.0
-    part: float = 0.8
+    part: float = 0.6
     until_s: float = 0.0
     name: str = "poisoned"
     kind: str = "connection"
@@ -51,109 +66,34 @@ class Outage:
 
     at_s: float
     for_s: float
+    part: float = 1.0
     stuck: int = 0
-    part: float = 0.8
     name: str = "blip"
     kind: str = "database"
 
     def plan(self, world: World) -> None:
         """Plan beginning, stuck containers, and end."""
         world.loop.plan(self.at_s, partial(world.fail_all, self.part, self.kind))
-        for place in world.places(self.name, self.stuck):
-            world.loop.plan(self.at_s, partial(world.stick, place, self.part, self.kind, self.name))
+        Stuck(self.at_s, self.stuck, self.part, self.kind, self.name).plan(world)
         world.loop.plan(self.at_s + self.for_s, partial(world.fail_all, 0.0, ""))
 
 
 @dataclass(frozen=True)
-class Stuck:
-    """``count`` containers get stuck at the same time."""
-
-    at_s: float
-    count: int
-    part: float = 0.8
-    kind: str = "database"
-    name: str = "stuck"
-
-    def plan(self, world: World) -> None:
-        """Plan it for each of them."""
-        for place in world.places(self.name, self.count):
-            world.loop.plan(self.at_s, partial(world.stick, place, self.part, self.kind, self.name))
-
-
-@dataclass(frozen=True)
 class Sick:
-    """In ``count`` places containers fail from ``at_s`` on, before and after restarts."""
+    """In ``count`` places containers fail for ``for_s`` seconds, before and after restarts."""
 
     at_s: float
     count: int
+    for_s: float = inf
     part: float = 0.5
     kind: str = "timeout"
     name: str = "sick"
 
     def plan(self, world: World) -> None:
-        """Plan it for each of them."""
+        """Plan beginning and end."""
         for place in world.places(self.name, self.count):
             world.loop.plan(self.at_s, partial(world.flaw, place, self.part, self.kind))
-
-
-@dataclass(frozen=True)
-class Wave:
-    """``Sick`` for ``for_s`` seconds: the containers recover by themselves."""
-
-    at_s: float
-    for_s: float
-    count: int
-    part: float = 0.5
-    kind: str = "timeout"
-    name: str = "wave"
-
-    def plan(self, world: World) -> None:
-        """Plan beginning and end."""
-        Sick(self.at_s, self.count, self.part, self.kind, self.name).plan(world)
-        Sick(self.at_s + self.for_s, self.count, 0.0, "", self.name).plan(world)
-
-
-@dataclass(frozen=True)
-class Release:
-    """``count`` containers get a failing release within ``over_s`` seconds, and a rollback from ``back_at_s`` on."""
-
-    at_s: float
-    count: int
-    back_at_s: float
-    over_s: float = 60.0
-    part: float = 0.5
-    name: str = "release"
-
-    def plan(self, world: World) -> None:
-        """Plan every replacement, there and back."""
-        for turn, place in enumerate(world.places(self.name, self.count)):
-            late_s = self.over_s * turn / self.count
-            world.loop.plan(self.at_s + late_s, partial(world.deploy, place, self.part, "release"))
-            world.loop.plan(self.back_at_s + late_s, partial(world.deploy, place, 0.0, ""))
-
-
-@dataclass(frozen=True)
-class Flapping:
-    """In ``count`` places containers fail around the limit and recover by themselves, again and again."""
-
-    at_s: float
-    for_s: float
-    count: int
-    name: str = "flapping"
-    parts: tuple[float, float] = FLAP_PART
-
-    def plan(self, world: World) -> None:
-        """Plan every turn of each place."""
-        for place in world.places(self.name, self.count):
-            for when, part in self._turns(seeded(f"{self.name}/{place}")):
-                world.loop.plan(when, partial(world.flaw, place, part, "timeout"))
-
-    def _turns(self, rng: Random) -> Iterator[tuple[float, float]]:
-        when, end = self.at_s, self.at_s + self.for_s
-        while (when := when + rng.uniform(*FLAP_GOOD_S)) < end:
-            yield when, rng.uniform(*self.parts)
-            when = min(end, when + rng.uniform(*FLAP_BAD_S))
-            yield when, 0.0
+            world.loop.plan(self.at_s + self.for_s, partial(world.flaw, place, 0.0, ""))
 
 
 @dataclass(frozen=True)
@@ -162,7 +102,6 @@ class Leak:
 
     from_s: float
     steps: Sequence[tuple[float, float]] = ((0, 0.002), (600, 0.02), (1800, 0.2), (3600, 0.8))
-    kind: str = "memory"
     name: str = "leak"
 
     def plan(self, world: World) -> None:
@@ -173,5 +112,70 @@ class Leak:
         chance = seeded(f"{self.name}/{app.app_start}").random()
         onset_s = app.born + self.from_s * (1 + chance / 4)
         for after_s, part in self.steps:
-            worsens = partial(world.worsen, app, app.life, part, self.kind, self.name)
-            world.loop.plan(onset_s + after_s, worsens)
+            world.loop.plan(onset_s + after_s, partial(world.worsen, app, app.life, part, "memory", self.name))
+
+
+@dataclass(frozen=True)
+class Busy:
+    """``count`` containers report the load 1 until ``until_s``, and 0 from then on."""
+
+    count: int
+    until_s: float
+    name: str = "busy"
+
+    def plan(self, world: World) -> None:
+        """Set the load now, and plan its end."""
+        for place in world.places(self.name, self.count):
+            app = world.apps[place]
+            app.load = 1.0
+            world.loop.plan(self.until_s, partial(setattr, app, "load", 0.0))
+
+
+@dataclass(frozen=True)
+class Held:
+    """A person holds the whole service."""
+
+    at_s: float
+    for_s: float
+
+    def plan(self, world: World) -> None:
+        """Plan the hold; it ends by itself."""
+        world.hold(self.at_s, self.for_s)
+
+
+@dataclass(frozen=True)
+class NoRestarts:
+    """The scheduler restarts no container that goes down before ``until_s``."""
+
+    until_s: float
+
+    def plan(self, world: World) -> None:
+        """Begin now, and plan the end."""
+        self._set(world, is_deaf=True)
+        world.loop.plan(self.until_s, partial(self._set, world, is_deaf=False))
+
+    def _set(self, world: World, *, is_deaf: bool) -> None:
+        for app in world.apps:
+            app.deaf = is_deaf
+
+
+@dataclass(frozen=True)
+class Kills:
+    """``count`` sidecars are killed, one every ``every_s`` seconds, and restarted within a minute with their state.
+
+    Every other one is the sidecar of a suspect, retiring, draining or down container, if there is one.
+    """
+
+    count: int
+    every_s: float
+
+    def plan(self, world: World) -> None:
+        """Plan each of them."""
+        rng = seeded("kills")
+
+        def kill(turn: int) -> None:
+            places = world.watched(_ON_THE_WAY) if turn % 2 == 0 else []
+            world.kill(rng.choice(places or range(len(world.apps))), rng.uniform(0, 60))
+
+        for turn in range(self.count):
+            world.loop.plan(turn * self.every_s, partial(kill, turn))

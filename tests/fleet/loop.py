@@ -1,4 +1,4 @@
-"""The event loop of a laboratory fleet: time jumps to the next event, so a run is quick and repeatable."""
+"""The event loop of the laboratory: time jumps to the next event, so a run is quick and repeatable."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, Final
 from harness.virtual_time import VirtualLoop
 
 EPOCH_S: Final = 1_800_000_000
-"""Unix time of second 0: a boundary of the article's windows of ten minutes."""
+"""Unix time of second 0."""
 
 
 class FleetLoop(VirtualLoop):
-    """Runs a fleet from second 0 on. ``failures``: exceptions that nothing has handled; the run ends with the first."""
+    """Runs a fleet from second 0 on. A failure that nothing has handled ends the run."""
 
     def __init__(self) -> None:
         super().__init__(start_s=0.0)
-        self.failures: list[Exception] = []
+        self._failures: list[Exception] = []
         self.set_exception_handler(lambda _loop, context: self._keep(context))
 
     @property
@@ -32,22 +32,17 @@ class FleetLoop(VirtualLoop):
         """Unix time."""
         return EPOCH_S + self.now
 
-    @property
-    def wall_us(self) -> int:
-        """Microseconds of the store's clock."""
-        return round(self.wall_s * 1_000_000)
-
-    def plan(self, when: float, event: Callable[[], object]) -> None:
+    def plan(self, at_s: float, event: Callable[[], object]) -> None:
         """Plan an event of the world; an overdue one comes next, one at infinity never."""
-        if when < inf:
-            self.call_at(max(when, self.now), event)
+        if at_s < inf:
+            self.call_at(max(at_s, self.now), event)
 
-    def run(self, until: float) -> None:
+    def run(self, until_s: float) -> None:
         """Let the time pass. Raises ExceptionGroup with the failures of the run."""
-        self.call_at(until, self.stop)
+        self.call_at(until_s, self.stop)
         self.run_forever()
-        if self.failures:
-            raise ExceptionGroup("parts of the fleet failed", self.failures)
+        if self._failures:
+            raise ExceptionGroup("parts of the fleet failed", self._failures)
 
     def close(self) -> None:
         """Cancel all tasks and end."""
@@ -59,8 +54,8 @@ class FleetLoop(VirtualLoop):
         super().close()
 
     def fail(self, error: Exception) -> None:
-        """Keep a failure, and end the run with it."""
-        self.failures.append(error)
+        """End the run with this failure."""
+        self._failures.append(error)
         self.stop()
 
     def _keep(self, context: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""One member of a laboratory fleet: the real controller and the real membership, with clocks that are handed in.
+"""One sidecar of the laboratory: the real controller and the real membership, with clocks that are handed in.
 
 Their ``run`` methods run as they are. The disk, the listeners and the app are left out: reports come from the traffic.
 """
@@ -20,12 +20,13 @@ from sidecar.controller.container_controller import Controller
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal, Memory
 from sidecar.controller.membership import Membership
+from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.life.container import Container, resume, start
 from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.life.triggers import StopRequested
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FULL, Weight
-from sidecar.core.types import ErrorReport, RandomIdentity, Report, Results
+from sidecar.core.types import US_PER_S, ErrorReport, RandomIdentity, Report, Results
 from sidecar.store.budget import FleetBudget
 
 LOAD_EVERY_S: Final = 10.0
@@ -37,7 +38,10 @@ GOODBYE_S: Final = 1.0
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the members of a fleet share. ``on_step`` is called with each step, ``on_weight`` when a weight changes."""
+    """What the sidecars of a fleet share.
+
+    ``on_step`` is called with each step, ``on_weight`` when a weight changes, ``on_beat`` with each answer to a beat.
+    """
 
     loop: FleetLoop
     rules: FleetRules
@@ -46,6 +50,7 @@ class Surroundings:
     seed: int
     on_step: Callable[[Member, Record], None]
     on_weight: Callable[[Member], None]
+    on_beat: Callable[[BeatRecord], None]
 
 
 class MemoryJournal(Journal):
@@ -76,18 +81,16 @@ class Member:
         self._offset_s = 1 + self._rng.random()
         self._share = FULL
         rules = site.rules
-        counter = rules.counter_at(lambda: loop.wall_s)
-        budget = FleetBudget(site.store, rules.terms, rng=self._rng, clock=loop.time, counter=counter)
-        self.budget = RemoteBudget(budget, site.network)
+        budget = RemoteBudget(FleetBudget(site.store, rules.settings, rng=self._rng, clock=loop.time), site.network)
         inbox = Inbox()
         self._membership = Membership(
-            self.budget,
+            budget,
             policy=rules.policy,
-            interval_s=rules.beat_s,
+            interval_s=rules.settings.beat_us / US_PER_S,
             clock=self.clock,
             rng=self._rng,
             put=inbox.put,
-            on_answer=lambda _answer: None,
+            on_answer=site.on_beat,
             on_failure=loop.fail,
         )
         self.controller = Controller(
@@ -100,7 +103,7 @@ class Member:
                 ignored_kinds=rules.ignored_kinds,
             ),
             weight=Weight(floor=rules.weight_floor),
-            budget=self.budget,
+            budget=budget,
             journal=self.journal,
             clock=self.clock,
             wall=lambda: loop.wall_s,

@@ -5,36 +5,37 @@ All random generators come from one seed, so that the affected containers do not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from fleet.app import App
-from fleet.departures import Departures
 from fleet.loop import FleetLoop, seeded
 from fleet.member import GOODBYE_S, Member, Surroundings, restarted
 from fleet.network import Network
+from fleet.outcome import Outcome
 from fleet.rules import FleetRules
 from fleet.traffic import LOAD, RequestLoad, Traffic
 from harness.memory_store import MemoryStore
 from sidecar.controller.journal import Memory
-from sidecar.core.fleet.records import Cull, FleetState, Slot
-from sidecar.core.fleet.view import Raw
-from sidecar.core.life.events import Culled, Moved, Recovered, TokenAnswered
+from sidecar.core.fleet.fleet_events import BeatRecord
+from sidecar.core.life.events import Culled, Moved, TokenAnswered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Denied, ErrorReport, Report, Results, State, Unknown
+from sidecar.core.types import US_PER_S, Answer, Denied, ErrorReport, Fleet, Report, Results, State, Unknown
 from sidecar.store.budget import FleetBudget
 
-T = TypeVar("T")
-
-DEPLOY_S: Final = 10.0
 FIRST_S: Final = 10.0
 """The sidecars of a fleet start within this many seconds."""
 
 _OUT: Final = (State.DRAINING, State.DOWN)
 
 NEED_ENGINEER: Final = frozenset({"window", "refund_max", "paused", "data_loss", "duplicate"})
+
+
+def needs_engineer(answer: Answer) -> bool:
+    """Whether a person is told of this answer to a claim."""
+    return isinstance(answer, Denied) and answer.reason in NEED_ENGINEER
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class World:
         rules: FleetRules,
         *,
         size: int,
-        seed: int,
+        seed: int = 1,
         lost: int = 0,
         aged_s: float = 0.0,
         load: RequestLoad = LOAD,
@@ -73,39 +74,39 @@ class World:
     ) -> None:
         self.rules = rules
         self.loop = loop = FleetLoop()
-        self.store = MemoryStore(lambda: loop.wall_us)
-        self.recovered: dict[str, float] = {}
-        self.recoveries = 0
+        self.store = MemoryStore(lambda: round(loop.wall_s * US_PER_S))
         self.apps = [App(place, f"c{place:03d}", born=-aged_s) for place in range(size)]
-        self.departures = Departures(self.apps)
-        self.network = Network(
-            loop, seeded(f"{seed}/network"), lambda: len(self.leases()), lost, has_delay=has_delay or lost > 0
-        )
-        self.visits: list[float] = []
+        self.outcome = Outcome()
+        self.network = Network(loop, seeded(f"{seed}/network"), lost, has_delay=has_delay or lost > 0)
         self.seed = seed
+        self.sidecars: dict[int, Member] = {}
+        """By place."""
+
         self._scheduler = scheduler
         self._restarts = seeded(f"{seed}/restarts")
-        self._sidecars: dict[int, Member] = {}
         self._killed: set[int] = set()
         self._leaving: set[int] = set()
         self._life_begins: list[Callable[[App], None]] = []
         self._is_called = False
-        self._site = Surroundings(loop, rules, self.store, self.network, seed, self._moved, self._weighed)
+        self._site = Surroundings(loop, rules, self.store, self.network, seed, self._step, self._weighed, self._beaten)
         self.traffic = Traffic(
             load,
             loop,
             self.apps,
-            seeded(f"{seed}/errors"),
-            self._report,
+            rng=seeded(f"{seed}/errors"),
+            failed=self.outcome.requests,
+            report=self._report,
             reports_results=rules.reports_results,
         )
         first = seeded(f"{seed}/first")
         for app in self.apps:
             loop.plan(first.uniform(0, FIRST_S), partial(self._attend, app))
 
-    def run(self, until: float) -> None:
-        """Let the time pass. Raises ExceptionGroup with what has failed in the fleet."""
-        self.loop.run(until)
+    def run(self, until_s: float) -> Outcome:
+        """Let the time pass; the outcome so far. Raises ExceptionGroup with what has failed in the fleet."""
+        self.loop.run(until_s)
+        self.outcome.stuck = sum(bool(app.stuck) for app in self.apps)
+        return self.outcome
 
     def close(self) -> None:
         """End all sidecars; the world is not used afterwards."""
@@ -115,52 +116,31 @@ class World:
         """The places that an incident of this name affects; the same under all rules."""
         return seeded(f"{self.seed}/{incident}").sample(range(len(self.apps)), count)
 
-    # -- what the store holds ---------------------------------------------------------------------------------------
-
-    def leases(self) -> dict[str, Slot]:
-        """Leases that are in use, by the instance that holds them."""
-        rows = ((name, Slot.load(text)) for name, text in self._raw().leases.items())
-        return {name: slot for name, slot in rows if slot is not None and slot.left_us(self.loop.wall_us)}
-
-    def missing(self) -> set[str]:
-        """Culled instances that the fleet does not know to be replaced."""
-        rows = ((name, Cull.load(text)) for name, text in self._raw().culls.items())
-        return {name for name, cull in rows if cull is not None and cull.phase == "out"}
-
-    def fleet_outcomes(self) -> dict[str, int]:
-        """The outcomes of culls that the fleet has seen, by ``<outcome>|<cause>``."""
-        state = FleetState.load(self._raw().state)
-        return dict(state.outcomes) if state else {}
-
-    def _raw(self) -> Raw:
-        terms = self.rules.terms
-        return at_once(self.store.read("", window_us=terms.window_us, expiry_us=terms.expiry_us))
+    def watched(self, states: Sequence[State]) -> list[int]:
+        """The places whose sidecar is in one of these states."""
+        return [place for place, one in sorted(self.sidecars.items()) if one.controller.container.state in states]
 
     # -- incidents ------------------------------------------------------------------------------------------------
 
     def report(self, place: int, report: Report) -> None:
         """Let an app report something beside its traffic."""
-        if sidecar := self._sidecars.get(place):
+        if sidecar := self.sidecars.get(place):
             sidecar.report(report)
 
     def stick(self, place: int, part: float, kind: str, by: str, *, mute: bool = False) -> None:
         """Let ``part`` of the requests to a container fail until a restart; if it is down, to the next one."""
-        size = len(self.apps)
-        order = (self.apps[(place + step) % size] for step in range(size))
-        app = next((one for one in order if one.serving and not one.stuck), None)
+        order = [*self.apps[place:], *self.apps[:place]]
+        app = next((app for app in order if app.serving and not app.stuck), None)
         if app is not None:
             app.mute = mute
             self.worsen(app, app.life, part, kind, by)
 
     def worsen(self, app: App, life: int, part: float, kind: str, by: str) -> None:
         """Let ``part`` of the requests to this incarnation fail until its end."""
-        if life != app.life:
-            return
-        if not app.stuck:
-            app.stuck_at = self.loop.now
-        app.stuck, app.stuck_kind, app.stuck_by = part, kind, by
-        self.recovered.pop(by, None)
-        self.traffic.changed()
+        if life == app.life:
+            app.stuck, app.stuck_kind, app.stuck_by = part, kind, by
+            self.outcome.recovered.pop(by, None)
+            self.traffic.changed()
 
     def flaw(self, place: int, part: float, kind: str) -> None:
         """Let ``part`` of the requests in this place fail, through all restarts."""
@@ -173,33 +153,25 @@ class World:
         self.traffic.outage, self.traffic.outage_kind = part, kind
         self.traffic.changed()
 
-    def deploy(self, place: int, flaw: float, kind: str) -> None:
-        """Replace a container by one of another release, with another name."""
-        app = self.apps[place]
-        self._remove(app, DEPLOY_S)
-        app.flaw, app.flaw_kind = flaw, kind
-
     def at_every_life(self, begins: Callable[[App], None]) -> None:
         """Call this with every container now, and at the beginning of each later incarnation."""
         self._life_begins.append(begins)
         for app in self.apps:
             begins(app)
 
-    def watched(self, states: Sequence[State]) -> list[int]:
-        """The places whose sidecar is in one of these states."""
-        return [place for place, one in sorted(self._sidecars.items()) if one.controller.container.state in states]
+    def hold(self, at_s: float, for_s: float) -> None:
+        """Plan that a person holds the service."""
+        self.loop.plan(at_s, lambda: self.loop.create_task(self._hold(for_s)))
 
-    async def hold(self, author: str, reason: str, for_s: float) -> None:
-        """Hold the service, as a person does."""
-        budget = FleetBudget(self.store, self.rules.terms, rng=seeded(author), clock=self.loop.time)
-        held = await budget.hold("", author, reason, for_s)
+    async def _hold(self, for_s: float) -> None:
+        budget = FleetBudget(self.store, self.rules.settings, rng=seeded("ann"), clock=self.loop.time)
+        held = await budget.hold("", "ann", "a look", for_s)
         if isinstance(held, Unknown):
             raise TypeError(f"the hold is unknown: {held.error}")
 
     def kill(self, place: int, for_s: float) -> None:
         """Kill a sidecar, and restart it with its saved state after ``for_s`` seconds."""
-        sidecar = self._sidecars.pop(place, None)
-        if sidecar is not None:
+        if sidecar := self.sidecars.pop(place, None):
             sidecar.kill()
             self._killed.add(place)
             self.loop.plan(self.loop.now + for_s, partial(self._revive, self.apps[place], sidecar))
@@ -208,8 +180,7 @@ class World:
         if app.instance != killed.instance:
             return
         memory = killed.journal.memory
-        self._attend(app, memory)
-        sidecar = self._sidecars[app.place]
+        sidecar = self._attend(app, memory)
         if sidecar.controller.container.state is State.DOWN:
             self._put_down(app)
         if memory and memory.app_start != app.app_start:
@@ -224,7 +195,7 @@ class World:
 
     def _engineer_comes(self) -> None:
         self._is_called = False
-        self.visits.append(self.loop.now)
+        self.outcome.visits.append(self.loop.now)
         for app in self.apps:
             if app.stuck and app.serving:
                 self._remove(app, self._scheduler.after_s[1])
@@ -242,23 +213,21 @@ class World:
 
     def _cure(self, app: App) -> None:
         by, app.stuck, app.stuck_by, app.mute = app.stuck_by, 0.0, "", False
-        if by and all(one.stuck_by != by for one in self.apps):
-            self.recovered[by] = self.loop.now
+        if by and all(other.stuck_by != by for other in self.apps):
+            self.outcome.recovered[by] = self.loop.now
 
     def _renew(self, app: App, life: int, *, moved: bool) -> None:
-        """Begin another incarnation in this place, unless a deployment has done that."""
+        """Begin another incarnation in this place, unless a person has done that."""
         if life != app.life:
             return
         app.life += 1
         if moved:
             self._leave(app, app.life)
             app.instance = f"{app.instance.partition('-')[0]}-{app.life}"
-        app.serving, app.born = True, self.loop.now
-        app.weight = 100
-        self.departures.serves(app)
+        app.serving, app.is_retired, app.born, app.weight = True, False, self.loop.now, 100
         self._leaving.discard(app.place)
-        if app.place in self._sidecars:
-            self._sidecars[app.place].report(restarted(app))
+        if app.place in self.sidecars:
+            self.sidecars[app.place].report(restarted(app))
         elif moved or app.place not in self._killed:
             self._attend(app)
         for begins in self._life_begins:
@@ -267,61 +236,13 @@ class World:
 
     def _leave(self, app: App, life: int) -> None:
         """Stop the sidecar of a container that moves to another machine."""
-        if life == app.life and (sidecar := self._sidecars.pop(app.place, None)):
+        if life == app.life and (sidecar := self.sidecars.pop(app.place, None)):
             sidecar.stop()
 
-    def _attend(self, app: App, saved: Memory | None = None) -> None:
+    def _attend(self, app: App, saved: Memory | None = None) -> Member:
         self._killed.discard(app.place)
-        if self.rules.watches:
-            self._sidecars[app.place] = Member(app, self._site, saved)
-
-    # -- what sidecars do -----------------------------------------------------------------------------------------
-
-    def _report(self, app: App, errors: int, kind: str, ok: int) -> None:
-        sidecar = self._sidecars.get(app.place)
-        if sidecar and errors:
-            sidecar.report(ErrorReport(errors, kind=kind))
-        if sidecar and self.rules.reports_results:
-            sidecar.report(Results(ok, errors))
-
-    def _weighed(self, sidecar: Member) -> None:
-        app = sidecar.app
-        if self._sidecars.get(app.place) is sidecar:
-            app.weight = sidecar.controller.snapshot.share
-            self.traffic.changed()
-
-    def _moved(self, sidecar: Member, record: Record) -> None:
-        """Follow a step of a sidecar that drains its container, puts it down or puts it up again."""
-        app = sidecar.app
-        for event in record.events:
-            if isinstance(event, TokenAnswered) and isinstance(event.answer, Denied):
-                if event.answer.reason in NEED_ENGINEER:
-                    self._call_engineer()
-            elif isinstance(event, Recovered):
-                self.recoveries += 1
-            if isinstance(event, Moved) and self._sidecars.get(app.place) is sidecar:
-                self._changed(sidecar, event)
-
-    def _changed(self, sidecar: Member, event: Moved) -> None:
-        app, now, before, after = sidecar.app, self.loop.now, event.was, event.state
-        if after is before:
-            return
-        if app.serving and after in _OUT:
-            app.serving = False
-            suspect_s = event.suspect_s if isinstance(event, Culled) else 0.0
-            latch = sidecar.controller.container.latch
-            reason = latch.reason if latch else ""
-            in_outage = self.traffic.outage > 0
-            self.departures.leaves(app, sidecar, now, suspect_s, reason, in_outage=in_outage)
-            self.traffic.changed()
-            if not self._scheduler.is_from_down:
-                self._plan_replacement(app)
-        if after is State.DOWN:
-            self._put_down(app)
-        if after is State.UP and before in _OUT:
-            app.serving = True
-            self.departures.returned(app, now)
-            self.traffic.changed()
+        self.sidecars[app.place] = sidecar = Member(app, self._site, saved)
+        return sidecar
 
     def _put_down(self, app: App) -> None:
         """Plan the restart of a container that is down, unless it is planned already."""
@@ -343,12 +264,46 @@ class World:
             self.loop.plan(now + GOODBYE_S, partial(self._leave, app, app.life))
         self.loop.plan(back_at, partial(self._renew, app, app.life, moved=moved))
 
+    # -- what sidecars do -----------------------------------------------------------------------------------------
 
-def at_once(request: Coroutine[Any, Any, T]) -> T:
-    """The answer to a request that waits for nothing, as those to the store in memory."""
-    try:
-        request.send(None)
-    except StopIteration as answer:
-        value: T = answer.value
-        return value
-    raise AssertionError("the store in memory answers at once")
+    def _report(self, app: App, errors: int, kind: str, ok: int) -> None:
+        if errors:
+            self.report(app.place, ErrorReport(errors, kind=kind))
+        if self.rules.reports_results:
+            self.report(app.place, Results(ok, errors))
+
+    def _beaten(self, beat: BeatRecord) -> None:
+        if isinstance(beat.answer, Fleet):
+            self.outcome.results = beat.answer.culls_by
+
+    def _weighed(self, sidecar: Member) -> None:
+        app = sidecar.app
+        if self.sidecars.get(app.place) is sidecar:
+            app.weight = sidecar.controller.snapshot.share
+            self.traffic.changed()
+
+    def _step(self, sidecar: Member, record: Record) -> None:
+        """Count the answers to a sidecar, and follow its moves."""
+        is_here = self.sidecars.get(sidecar.app.place) is sidecar
+        for event in record.events:
+            self.outcome.answered(event)
+            if isinstance(event, TokenAnswered) and needs_engineer(event.answer):
+                self._call_engineer()
+            if isinstance(event, Moved) and is_here and event.state is not event.was:
+                self._moved(sidecar.app, event)
+
+    def _moved(self, app: App, event: Moved) -> None:
+        """Take the container out of the balancer, have it replaced, or put it back."""
+        if app.serving and event.state in _OUT:
+            app.serving, app.is_retired = False, not isinstance(event, Culled)
+            self.outcome.left(app, event, self.loop.now, in_outage=self.traffic.outage > 0)
+            self.outcome.count_out(self.apps)
+            self.traffic.changed()
+            if not self._scheduler.is_from_down:
+                self._plan_replacement(app)
+        if event.state is State.DOWN:
+            self._put_down(app)
+        if event.state is State.UP and event.was in _OUT:
+            app.serving, app.is_retired = True, False
+            self.outcome.returns.append((self.loop.now, app.place))
+            self.traffic.changed()
