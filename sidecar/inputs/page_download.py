@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -10,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from aiohttp import (
+    AddrInfoType,
     BaseConnector,
     ClientResponse,
     ClientSession,
@@ -44,11 +46,19 @@ class _SmallReads(BaseConnector):
 
 
 class _TcpReads(_SmallReads, TCPConnector):
-    """Over TCP, and over TLS, which decrypts at most 256 KiB in a turn."""
+    """Over TCP."""
 
 
 class _UnixReads(_SmallReads, UnixConnector):
     """Over a unix socket."""
+
+
+def _tls_socket(address: AddrInfoType) -> socket.socket:
+    """Make a socket with a small buffer: TLS reads what the kernel holds, up to 256 KiB, and decrypts it in one turn."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, READ_BYTES)
+    return made
 
 
 class PageClient:
@@ -85,10 +95,10 @@ class PageClient:
     async def _connector(self) -> BaseConnector:
         if self._target.socket:
             return _UnixReads(self._target.socket, limit=1, keepalive_timeout=self._keep_s)
-        is_tls = self._target.url.lower().startswith("https:")
-        # Only https loads the system's certificates, which takes long.
-        context = await asyncio.to_thread(self._tls) if is_tls else True
-        return _TcpReads(limit=1, keepalive_timeout=self._keep_s, ssl=context)
+        if not self._target.url.lower().startswith("https:"):
+            return _TcpReads(limit=1, keepalive_timeout=self._keep_s)
+        context = await asyncio.to_thread(self._tls)  # it loads the system's certificates, which takes long
+        return TCPConnector(limit=1, keepalive_timeout=self._keep_s, ssl=context, socket_factory=_tls_socket)
 
 
 def is_openmetrics(response: ClientResponse) -> bool:
