@@ -6,7 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from harness.containers import DENIED, FINE, GRANTED, POLICY, SICK, WHY, answered, begun, heard
+from harness.containers import (
+    DENIED,
+    DOWN,
+    DRAINING,
+    FINE,
+    GRANTED,
+    POLICY,
+    SICK,
+    STARTING,
+    UP,
+    WHY,
+    answered,
+    begun,
+    heard,
+)
 from sidecar.controller.ledger_entries import (
     LONG_PAUSE_S,
     SHORT_PAUSE_S,
@@ -29,11 +43,9 @@ from sidecar.core.fleet.fleet_events import (
     StoreBack,
 )
 from sidecar.core.life import transitions
-from sidecar.core.life.container import resume
-from sidecar.core.life.delays import HONOUR_S
-from sidecar.core.life.events import Culled, Revived
+from sidecar.core.life.events import Culled, Event, Moved, NotHonoured, Restarted, Retired, Revived, TokenAnswered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.life.triggers import AppRestarted, ClaimAnswered, CullOrdered, LeaseAnswered, ReviveOrdered, Trigger
+from sidecar.core.life.triggers import AppRestarted, CullOrdered, ReviveOrdered, Trigger
 from sidecar.core.types import (
     ENTRY_WORDS,
     CauseTrial,
@@ -44,9 +56,7 @@ from sidecar.core.types import (
     Fleet,
     Granted,
     Hold,
-    Latch,
     Policy,
-    RandomIdentity,
     State,
     Unknown,
 )
@@ -131,12 +141,6 @@ def test_same_refusal_is_told_once_a_spell_and_another_reason_beside_it() -> Non
     assert story.whats == ["suspect", "denied", "denied", "recovered", "suspect", "denied"]
 
 
-def test_answer_to_another_claim_tells_nothing() -> None:
-    story = Story().asks()
-    story.at(4.0, ClaimAnswered("another", GRANTED, WALL_S))
-    assert story.whats == ["suspect"]
-
-
 def test_token_that_comes_too_late_is_told_and_the_recovery_too() -> None:
     story = Story().asks()
     story.at(4.0, FINE)
@@ -155,25 +159,36 @@ def test_shadow_mode_tells_what_would_have_been() -> None:
     ]
 
 
-@pytest.mark.parametrize(("second", "times"), [(3.0 + HONOUR_S, 0), (4.0 + HONOUR_S, 1)], ids=["not yet", "too long"])
-def test_cull_that_nobody_honours_is_told_once(second: float, times: int) -> None:
-    story = Story().asks()
-    story.is_told(4.0, GRANTED)
-    story.told(*((4.0 + 10 * number, SICK) for number in range(1, 4)))
-    story.told((second, SICK), (second + 0.5, SICK))
-    told = [one for one in story.entries if one.what == "not_honoured"]
-    assert len(told) == times
-    assert all(one.once == f"not_honoured {story.container.claim_id}" for one in told)
-
-
-@pytest.mark.parametrize(("away_s", "down_s"), [(1.0, 301.0), (100.0, 300.0), (900.0, 900.0)])
-def test_latch_that_was_found_on_disk_is_judged_by_the_wall_clock_once(away_s: float, down_s: float) -> None:
-    story = Story()
-    story.container = resume(story.container, Latch("id", WALL_S + 50 - away_s, WHY), 50.0, away_s, POLICY)
-    story.at(50.0, SICK)
-    story.jump_s = 7200.0
-    story.told(*((float(second), SICK) for second in range(60, 400, 10)))
-    assert [(one.what, one.seconds) for one in story.entries] == [("not_honoured", down_s)]
+@pytest.mark.parametrize(
+    ("event", "written"),
+    [
+        (Retired(was=UP, state=DRAINING, why="old"), Entry("retired", WALL_S, "alloc", detail="old")),
+        (
+            Restarted(was=DOWN, state=STARTING, app_start="two", out_s=40.0),
+            Entry("restarted", WALL_S, "alloc", seconds=40.0, detail="the app was restarted in place after its cull"),
+        ),
+        (
+            Revived(was=DOWN, state=UP, out_s=60.0, order=ReviveOrdered("ann", "false alarm")),
+            Entry("revived", WALL_S, "alloc", reason="false alarm", author="ann", seconds=60.0),
+        ),
+        (
+            Revived(was=DOWN, state=UP, out_s=600.0, order=None),
+            Entry(
+                *("revived", WALL_S, "alloc"),
+                reason="not_replaced",
+                seconds=600.0,
+                detail="it was not replaced in time, and is back in service",
+            ),
+        ),
+        (NotHonoured("id", 300.0), Entry("not_honoured", WALL_S, "alloc", seconds=300.0, once="not_honoured id")),
+        (TokenAnswered("id", GRANTED, 0.1, is_late=True), None),
+        (TokenAnswered("id", Unknown("timeout"), 0.1), None),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Moved | NotHonoured | TokenAnswered) else "",
+)
+def test_event_is_an_entry(event: Event, written: Entry | None) -> None:
+    entries = EntryWriter("alloc").of_step(Record((event,), begun(), REDIS), WALL_S, 5.0)
+    assert entries == ([written] if written else [])
 
 
 def test_cull_has_its_evidence_redacted_in_the_lines_below() -> None:
@@ -203,39 +218,6 @@ def test_order_that_is_refused_is_told_each_time_and_is_no_near_miss() -> None:
         story.at(second, CullOrdered("ann", "stuck"))
         story.is_told(second + 1, PAUSED)
     assert [(one.what, one.reason, one.author) for one in story.entries] == [("denied", "paused", "ann")] * 2
-
-
-def test_revival_is_told_with_who_wanted_it() -> None:
-    story = Story().asks()
-    story.is_told(4.0, GRANTED)
-    story.told((30.0, SICK), (40.0, ReviveOrdered("ann", "false alarm", "revived-1")))
-    assert story.entries[-1] == entry("revived", 40.0, reason="false alarm", author="ann", seconds=36.0)
-
-
-def test_retirement_is_told_and_the_restart_in_place() -> None:
-    policy = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0)
-    story = Story(policy)
-    story.container = replace(story.container, identity=RandomIdentity("holder"))
-    story.told((0.0, FINE), (101.0, FINE), (102.0, FINE))
-    assert story.container.leasing
-    story.at(103.0, LeaseAnswered(story.container.identity.holder, GRANTED, WALL_S + 103))
-    story.told((120.0, FINE), (143.0, AppRestarted("two")))
-    assert [(one.what, one.reason, one.seconds) for one in story.entries] == [
-        ("retired", "", None),
-        ("restarted", "", 40.0),
-    ]
-
-
-def test_retired_container_that_was_not_replaced_is_back() -> None:
-    event = Revived(was=State.DOWN, state=State.UP, out_s=600.0, order=None)
-    assert EntryWriter("alloc").of_step(Record((event,), begun(), REDIS), WALL_S + 600, 5.0) == [
-        Entry(
-            *("revived", WALL_S + 600, "alloc"),
-            reason="not_replaced",
-            seconds=600.0,
-            detail="it was not replaced in time, and is back in service",
-        )
-    ]
 
 
 # -- restarts in place of a container that is well ------------------------------------------------------------

@@ -251,18 +251,6 @@ async def test_change_that_concerns_the_fleet_is_told_at_once(before: Container,
         assert len(scene.beats) == (2 if after is STOPPING else 3)
 
 
-@in_virtual_time
-async def test_flapping_costs_no_more_than_one_beat_a_flip_and_ends_with_it() -> None:
-    async with beating() as scene:
-        await scene.advance(1)
-        for number in range(20):
-            await scene.becomes(SUSPECT if number % 2 == 0 else UP)
-        assert len(scene.beats) <= 21
-        assert scene.last.presence is Presence.WELL
-        await scene.advance(INTERVAL_S - 1)
-        assert len(scene.beats) <= 21
-
-
 @pytest.mark.parametrize(("interval_s", "pause_s"), [(10.0, 2.0), (60.0, 12.0), (2.0, 1.0), (0.5, 0.5)])
 @in_virtual_time
 async def test_suspect_beats_more_often_until_it_is_one_no_more(interval_s: float, pause_s: float) -> None:
@@ -322,66 +310,40 @@ async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away
 @pytest.mark.parametrize(
     ("container", "beat"),
     [
-        (replace(UP, state=State.STARTING), Beat("a", "boot-1", Presence.STARTING, first=True, errors=5)),
         (UP, Beat("a", "boot-1", Presence.WELL, first=True, errors=5)),
-        (SUSPECT, Beat("a", "boot-1", Presence.SUSPECT, "redis", first=True, errors=5)),
         (
             replace(SUSPECT, refused=True),
             Beat("a", "boot-1", Presence.SUSPECT, "redis", first=True, errors=5, refused=True),
         ),
-        (replace(SUSPECT, answer=DENIED), Beat("a", "boot-1", Presence.SUSPECT, "redis", first=True, errors=5)),
         (DRAINING, Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/boot-1", first=True, errors=5)),
-        (DOWN, Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/boot-1", first=True, errors=5)),
         (
             replace(DOWN, latch=Latch("web/a/-", WALL_S, "many")),
             Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/-", first=True, errors=5),
         ),
-        (RETIRING, Beat("a", "boot-1", Presence.WELL, first=True, errors=5)),
         (
             replace(DOWN, latch=LEASE),
             Beat("a", "boot-1", Presence.DOWN, "unknown", "", first=True, lease="lease-1", errors=5),
         ),
-        (
-            replace(DRAINING, latch=LEASE),
-            Beat("a", "boot-1", Presence.DOWN, "unknown", "", first=True, lease="lease-1", errors=5),
-        ),
         (replace(STOPPING, latch=LEASE), Beat("a", "boot-1", Presence.GONE, first=True, errors=5)),
-        (replace(SUSPECT, order=ORDER), Beat("a", "boot-1", Presence.WELL, first=True, errors=5)),
         (
             replace(DOWN, order=ORDER),
             Beat("a", "boot-1", Presence.DOWN, "manual", "web/a/boot-1", first=True, errors=5),
         ),
-        (STOPPING, Beat("a", "boot-1", Presence.GONE, first=True, errors=5)),
         (
-            replace(SUSPECT, would_culls=1, would_down=True, refused=True),
-            Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/boot-1", first=True, errors=5),
-        ),
-        (
-            replace(SUSPECT, would_culls=2, would_down=True),
+            replace(SUSPECT, would_culls=2, would_down=True, refused=True),
             Beat("a", "boot-1#2", Presence.DOWN, "unknown", "web/a/boot-1#2", first=True, errors=5),
         ),
-        (replace(UP, would_culls=1), Beat("a", "boot-1#2", Presence.WELL, first=True, errors=5)),
         (replace(UP, app="shop.web/0a1b-2c"), Beat("0a1b-2c", "boot-1", Presence.WELL, first=True, errors=5)),
     ],
     ids=[
-        "starting",
         "up",
-        "suspect",
         "refused",
-        "refused when it was a suspect before",
         "draining",
-        "down",
         "down by a claim of another name",
-        "retiring",
         "down under a lease",
-        "draining under a lease",
         "stopping under a lease",
-        "ordered to be culled",
         "down by an order",
-        "stopping",
-        "would be down",
         "would be down again",
-        "goes on after it would have been culled",
         "instance without its service",
     ],
 )
@@ -499,15 +461,6 @@ async def _abouts(scene: Scene, *answers: Fleet | Unknown) -> list[str]:
         scene.answer = answer
         await scene.beat_now()
     return scene.abouts
-
-
-@in_virtual_time
-async def test_what_is_known_is_not_told_again_until_it_changes() -> None:
-    scene = Scene()
-    scene.about = "first"
-    await _abouts(scene, FLEET, FLEET)
-    scene.about = "second"
-    assert await _abouts(scene, FLEET, FLEET) == ["first", "", "second", ""]
 
 
 @in_virtual_time

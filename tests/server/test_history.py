@@ -102,13 +102,6 @@ def test_memory_is_bounded() -> None:
     assert len(life.history.newest()) == MOST
 
 
-def test_judgements_that_change_nothing_are_no_decisions() -> None:
-    life = Life()
-    for second in range(5):
-        life.judged(FINE, float(second))
-    assert life.decisions == ["up"]
-
-
 def test_shadow_mode_shows_what_would_have_happened() -> None:
     life = Life(replace(POLICY, enforce=False))
     life.judged(BAD, 1.0)

@@ -164,17 +164,6 @@ async def test_would_be_cull_is_a_line_of_its_own(output: Output) -> None:
     assert line["reason"] == "5 server errors in 60 s, the limit is 5"
 
 
-@in_virtual_time
-async def test_restart_is_told_and_a_first_name_is_not(output: Output) -> None:
-    with output.taking():
-        async with ControllerRig(replace(NO_SETTLE, grace_s=100.0), observe=Log().observe) as rig:
-            await rig.errors(1, app_start="boot-1")
-            assert rig.controller.container.app_start == "boot-1"
-            await rig.errors(1, app_start="boot-2")
-    (line,) = output.lines
-    assert (line["message"], line["app_start"]) == ("app restarted", "boot-2")
-
-
 # -- what repeats is sampled --------------------------------------------------------------------------------
 
 SAMPLED: list[tuple[str, Callable[[Log], None], dict[str, object]]] = [

@@ -27,7 +27,6 @@ from harness.containers import (
     answered,
     asks,
     begun,
-    heard,
     lease_wishes,
     leased,
     retired,
@@ -184,19 +183,6 @@ def test_sick_container_is_no_longer_retired(rows: list[Row]) -> None:
     check_story([*DUE, *rows])
 
 
-def test_no_token_is_claimed_before_the_request_for_a_lease_is_answered() -> None:
-    container = check_story([*DUE, (101, SICK, SUSPECT, [])])
-    container, _ = step(container, heard(container), 101.0, AGING)
-    container, effects = step(container, SICK, 104.0, AGING)
-    assert (effects, container.due, container.asking) == ((), 104.25, False)
-    container, effects = step(container, leased(GRANTED), 104.1, AGING)
-    assert effects == (RELEASE,)
-    container, effects = step(container, SICK, 104.25, AGING)
-    assert effects == (SaveMemory(), ClaimToken(f"{APP}/one"))
-    container, _ = step(container, answered(container, GRANTED), 105.0, AGING)
-    assert (container.state, container.lease, container.lease_ends) == (DRAINING, "", None)
-
-
 def test_back_off_of_leases_is_none_of_claims() -> None:
     container = check_story([*DUE, (105, UNKNOWN, RETIRING, []), (106, FINE, RETIRING, [ASK])])
     container = check_story([(106, UNKNOWN, RETIRING, []), (107, SICK, SUSPECT, [RELEASE])], container=container)
@@ -268,14 +254,6 @@ def test_life_that_chance_gave_no_word_is_not_retired() -> None:
 )
 def test_sidecar_that_stops_gives_back_what_it_does_not_use(rows: list[Row]) -> None:
     check_story([*DUE, *rows])
-
-
-def test_shadow_asks_for_nothing_and_says_once_what_it_would_do() -> None:
-    container = check_story([(0, FINE, UP, []), (99, FINE, UP, [])], SHADOW)
-    assert not container.would_retire
-    container = check_story([(100, FINE, UP, []), (200, FINE, UP, [])], SHADOW, container)
-    assert container.would_retire
-    assert check_story([(201, SICK, SUSPECT, []), (205, FINE, UP, [])], SHADOW, container).would_retire
 
 
 @pytest.mark.parametrize("state", [DRAINING, DOWN])

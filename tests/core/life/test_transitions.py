@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from random import Random
 from typing import cast
 
 import pytest
@@ -61,7 +60,7 @@ from sidecar.core.life.triggers import (
     StopRequested,
     Trigger,
 )
-from sidecar.core.types import Answer, Denied, Fleet, Hold, Judgement, Latch, Policy, Presence, Reason, State, Verdict
+from sidecar.core.types import Answer, Denied, Fleet, Hold, Judgement, Policy, Presence, Reason, State, Verdict
 
 EXCESSIVE = Judgement.EXCESSIVE
 
@@ -131,37 +130,6 @@ def test_event_leads_to_every_state_that_the_table_names_and_to_no_other(state: 
         assert all(after is before and not effects for before, after, effects in steps)
 
 
-@pytest.mark.parametrize("state", [STARTING, UP, RETIRING, DRAINING, DOWN, STOPPING])
-def test_answer_outside_of_suspect_only_gives_back_what_it_may_have_granted(state: State) -> None:
-    for container in containers(state):
-        in_use = container.latch.claim_id if container.latch else ""
-        for event in cast("list[ClaimAnswered]", variants(ClaimAnswered, container)):
-            is_in_vain = not isinstance(event.answer, Denied) and event.claim_id != in_use
-            effects = (ReturnToken(event.claim_id),) if is_in_vain else ()
-            assert step(container, event, 5.0, POLICY) == (container, effects)
-
-
-@pytest.mark.parametrize(
-    ("state", "latch", "is_up"),
-    [
-        (STARTING, None, (True, True)),
-        (UP, None, (True, True)),
-        (SUSPECT, None, (True, True)),
-        (RETIRING, None, (True, True)),
-        (DRAINING, LATCH, (False, True)),
-        (DOWN, LATCH, (False, False)),
-        (DRAINING, LEASE, (False, True)),
-        (DOWN, LEASE, (False, False)),
-        (STOPPING, None, (False, True)),
-    ],
-)
-def test_each_state_has_an_answer_for_haproxy_and_nomad(
-    state: State, latch: Latch | None, is_up: tuple[bool, bool]
-) -> None:
-    container = replace(begun(), state=state, latch=latch)
-    assert (container.haproxy_up, container.nomad_up) == is_up
-
-
 WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
 
 
@@ -200,15 +168,6 @@ def test_each_state_has_its_presence_in_the_fleet(
 WARM_UP = replace(POLICY, grace_s=30.0)
 
 
-@pytest.mark.parametrize("state", [STARTING, UP, SUSPECT, RETIRING, DRAINING, DOWN])
-def test_another_incarnation_starts_clean(state: State) -> None:
-    old = replace(asking(), state=state, latch=LATCH, answer=GRANTED, unknowns=3, would_culls=2, would_down=True)
-    fresh = start(APP, 50.0, WARM_UP, app_start="two")
-    assert fresh.due == 80.0
-    returned = (ReturnToken(old.claim_id),) if state is SUSPECT else ()
-    assert step(old, AppRestarted("two"), 50.0, WARM_UP) == (fresh, (ClearWindow(), *returned, SaveMemory()))
-
-
 @pytest.mark.parametrize(
     ("container", "incarnation"),
     [
@@ -231,21 +190,6 @@ def nameless(policy: Policy = POLICY) -> Container:
     return step(down, AppRestarted(None, "after-1"), 60.0, policy)[0]
 
 
-def test_life_without_a_name_claims_under_a_word_of_its_own() -> None:
-    suspect, _ = step_and_beat(nameless(), SICK, 61.0, POLICY)
-    suspect, effects = step(suspect, SICK, 64.0, POLICY)
-    assert effects == (SaveMemory(), ClaimToken(f"{APP}/after-1"))
-    suspect, _ = step(suspect, AppRestarted("two"), 64.5, POLICY)
-    assert (suspect.app_start, suspect.claim_id, suspect.asking) == ("two", f"{APP}/after-1", True)
-    culled, _ = step(suspect, answered(suspect, GRANTED), 65.0, POLICY)
-    assert culled.latch == Latch(f"{APP}/after-1", 1_000.0, WHY)
-
-
-def test_name_that_comes_before_the_first_claim_is_the_word_of_the_claim() -> None:
-    named, effects = step(nameless(), AppRestarted("two"), 61.0, POLICY)
-    assert (named.claim_id, named.born, effects) == (f"{APP}/two", 60.0, (SaveMemory(),))
-
-
 def test_word_of_a_nameless_life_survives_a_kill() -> None:
     suspect, _ = step_and_beat(nameless(), SICK, 61.0, POLICY)
     killed, _ = step(suspect, SICK, 64.0, POLICY)
@@ -261,15 +205,6 @@ def test_word_of_a_nameless_life_survives_a_kill() -> None:
 )
 def test_back_off_of_unknown_doubles_up_to_half_a_minute(unknowns: int, delay_s: float) -> None:
     assert unknown_delay(unknowns) == delay_s
-
-
-@pytest.mark.parametrize(("answer", "delay_s"), [(UNKNOWN, 1.0), (DENIED, 10.0)], ids=["unknown", "denied"])
-@pytest.mark.parametrize(("jitter", "factor"), [(0.0, 1.0), (0.5, 1.125), (1.0, 1.25)])
-def test_jitter_delays_the_next_claim_by_at_most_a_quarter(
-    answer: Answer, delay_s: float, jitter: float, factor: float
-) -> None:
-    container, _ = step(asking(), answered(asking(), answer, jitter), 100.0, POLICY)
-    assert container.due == pytest.approx(100.0 + delay_s * factor)
 
 
 @pytest.mark.parametrize(
@@ -315,37 +250,6 @@ def test_jitter_shrinks_the_further_the_worst_number_is_beyond_its_limit(
     container = replace(asking(), verdict=look.verdict)
     refused, _ = step(container, answered(container, DENIED, jitter=1.0), 100.0, POLICY)
     assert refused.due == pytest.approx(100.0 + 10.0 * (1 + 0.25 * part))
-
-
-def test_sickest_of_a_fleet_mostly_asks_first_and_nobody_later_than_a_quarter() -> None:
-    rng = Random(4)
-    firsts = 0
-    for _ in range(200):
-        looks = [sick((errors, 5), jitter=rng.random()) for errors in (500, 10, 5, 5)]
-        dues = [step_and_beat(begun(), look, 0.0, POLICY)[0].due for look in looks]
-        assert all(due is not None and 3.0 <= due <= 3.75 for due in dues)
-        firsts += min(dues) == dues[0]  # type: ignore[type-var]  # none is None
-    assert firsts > 180
-
-
-@pytest.mark.parametrize("jitter", [0.0, 1.0])
-def test_settle_of_nothing_is_not_spread(jitter: float) -> None:
-    _, effects = step_and_beat(begun(), sick((5, 5), jitter=jitter), 0.0, replace(POLICY, settle_s=0.0))
-    assert asks(effects)
-
-
-def test_looks_while_it_settles_do_not_put_the_claim_off() -> None:
-    container, _ = step_and_beat(begun(), sick((5, 5), jitter=1.0), 0.0, POLICY)
-    for now in (1.0, 2.0, 3.0, 3.5):
-        container, effects = step(container, sick((5, 5), jitter=1.0), now, POLICY)
-        assert not effects
-    assert asks(step(container, sick((5, 5)), 3.75, POLICY)[1])
-
-
-@pytest.mark.parametrize("answer", [DENIED, GRANTED], ids=["denied", "granted too late"])
-def test_clear_answer_ends_the_back_off(answer: Answer) -> None:
-    container = replace(asking(), unknowns=4, verdict=FINE.verdict)
-    assert step(container, answered(container, answer), 9.0, POLICY)[0].unknowns == 0
 
 
 # -- beats ----------------------------------------------------------------------------------------------------
@@ -400,17 +304,6 @@ def test_without_settle_the_answered_beat_is_followed_by_the_claim_at_once() -> 
     assert step(container, beat(), 1.0, AT_ONCE)[1] == (SaveMemory(), ClaimToken(f"{APP}/one"))
 
 
-@pytest.mark.parametrize("answer", [DENIED, UNKNOWN], ids=["denied", "unknown"])
-def test_refused_suspect_that_is_not_heard_any_more_waits_for_the_next_answered_beat(answer: Answer) -> None:
-    container, _ = step(asking(), UNANSWERED, 3.5, POLICY)
-    assert (container.asking, container.due) == (True, None)
-    container, _ = step(container, answered(container, answer), 4.0, POLICY)
-    assert (container.asking, container.due) == (False, None)
-    container, effects = step(container, SICK, 60.0, POLICY)
-    assert effects == ()
-    assert step(container, beat(), 61.0, POLICY)[0].due == 64.0
-
-
 def test_name_that_comes_while_it_settles_has_to_be_heard_first() -> None:
     container, _ = step(suspected(app_start=None), beat(life="-"), 1.0, POLICY)
     container, _ = step(container, AppRestarted("two"), 2.0, POLICY)
@@ -461,14 +354,6 @@ def test_container_that_recovers_gives_back_what_it_was_or_may_have_been_granted
         container, more = step(container, SICK if place < len(answers) else FINE, now, POLICY)
         given_back += tuple(effect for effect in more if isinstance(effect, ReturnToken))
     assert (container.state, given_back) == (UP, effects)
-
-
-@pytest.mark.parametrize("event", [AppRestarted("two"), AppRestarted(None, "after-1"), StopRequested()], ids=str)
-def test_suspect_that_is_no_more_gives_back_what_it_may_have_been_granted(event: Trigger) -> None:
-    unclear, _ = step(asking(), answered(asking(), UNKNOWN), 4.0, POLICY)
-    assert ReturnToken(f"{APP}/one") in step(unclear, event, 5.0, POLICY)[1]
-    denied, _ = step(asking(), answered(asking(), DENIED), 4.0, POLICY)
-    assert ReturnToken(f"{APP}/one") not in step(denied, event, 5.0, POLICY)[1]
 
 
 # -- coming back ----------------------------------------------------------------------------------------------

@@ -171,22 +171,6 @@ def test_container_without_a_token_stays_up_and_asks_again(rows: list[Row]) -> N
     check_story([*SETTLED, *rows], POLICY)
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [(9, GRANTED, SUSPECT), (100, SICK, SUSPECT)],
-        [(9, GRANTED, SUSPECT), (70, FINE, UP), (80, SICK, SUSPECT), (83, SICK, ClaimToken)],
-        [(9, DENIED, SUSPECT), (19, SICK, ClaimToken)],
-    ],
-    ids=["granted is only said", "and said again for the next time", "denied asks again"],
-)
-def test_shadow_asks_and_never_acts(rows: list[Row]) -> None:
-    container = check_story([*SETTLED, *rows], SHADOW)
-    assert container.haproxy_up
-    assert container.nomad_up
-    assert container.latch is None
-
-
 def test_shadow_counts_would_be_culls_and_asks_for_each_under_its_own_id() -> None:
     container = asking(SHADOW)
     first = container.claim_id
