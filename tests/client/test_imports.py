@@ -41,7 +41,10 @@ def test_import_brings_the_reporting_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["ArbiterHandler", "ArbiterMiddleware", "ArbiterWSGIMiddleware", "redacted", "report_exception", "report_life"],
+    [
+        *("ArbiterHandler", "ArbiterMiddleware", "ArbiterWSGIMiddleware", "Cascade"),
+        *("redacted", "report_exception", "report_life"),
+    ],
 )
 def test_helper_needs_the_standard_library_only(name: str) -> None:
     loaded = _loaded(f"from sidecar.client import {name}")
@@ -62,3 +65,8 @@ def test_everything_announced_is_there(name: str) -> None:
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'reprot'"):
         client.reprot  # noqa: B018 - the access is what is tested
+
+
+def test_success_rate_which_the_sidecar_uses_brings_nothing_else() -> None:
+    loaded = _loaded("from sidecar.client.success_rate import SuccessHistory")
+    assert {name for name in loaded if name.startswith("sidecar.")} == {"sidecar.client", "sidecar.client.success_rate"}

@@ -41,7 +41,7 @@ def _installed(wheel: Path, directory: Path) -> Path:
     return directory / "bin"
 
 
-REPORT: Final = "from health_arbiter_client import report_exception; report_exception(KeyError('cart'))"
+REPORT: Final = "from health_arbiter_client import Cascade, report_exception; report_exception(KeyError('cart'))"
 
 
 @pytest.fixture(scope="module")
