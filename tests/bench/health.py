@@ -29,7 +29,8 @@ RATE: Final = 5_000
 IDLE: Final = "health p99, idle"
 TIMES_IDLE: Final = 2
 SATURATED_MS: Final = 5
-FLOODED_MS: Final = {50: 1.5, 99: 4}
+FLOODED_MS: Final = {50: 25, 99: 50}
+POLLED_MS: Final = 25
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,15 @@ class Condition:
     figure: str
     how: Mapping[str, Any] | None = None
     most_s: float = MOST_S
+    is_of_polls: bool = False
+    """Whether the load is of health polls on kept connections, not of pings."""
 
 
 CONDITIONS: Final = (
     Condition(IDLE),
     Condition(f"health p99, {RATE:,} pings/s", {"rate": RATE}),
     Condition("health p99, saturated by 32 connections", {"connections": 32}),
+    Condition("health p99, flooded by 256 kept connections of pollers", {"connections": 256}, 4, is_of_polls=True),
     Condition("health p99, flooded by 256 connections", {"connections": 256}, most_s=4),
 )
 FLOODED: Final = CONDITIONS[-1]
@@ -120,14 +124,18 @@ def _target(condition: Condition, rows: list[Row]) -> Target | None:
     if condition is CONDITIONS[1]:
         limit = TIMES_IDLE * rows[0].ours
         return Target(f"<= {TIMES_IDLE} x idle ({number(limit)} ms)", lambda row: row.ours <= limit)
-    return at_most(FLOODED_MS[99] if condition is FLOODED else SATURATED_MS, "ms") if condition.how else None
+    limit_ms = POLLED_MS if condition.is_of_polls else FLOODED_MS[99] if condition is FLOODED else SATURATED_MS
+    return at_most(limit_ms, "ms") if condition.how else None
 
 
 def _round(rig: Rig, server: Server, condition: Condition) -> Round:
     count = POLLS // 10 if rig.quick else POLLS
     if condition.how is None:
         return Round(polls(server.health, count, condition.most_s))
-    with rig.load(server.pings, wire.request("POST", "/errors"), server.status, seconds=60, **condition.how) as load:
+    load_of = (server.pings, wire.request("POST", "/errors"), server.status)
+    if condition.is_of_polls:
+        load_of = (server.health, wire.request("GET", "/health"), 200)
+    with rig.load(*load_of, seconds=60, **condition.how) as load:
         taken = polls(server.health, count, condition.most_s)
         tally = load.stop()
     if tally.wrong or not tally.answers:
