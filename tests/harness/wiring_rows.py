@@ -288,8 +288,8 @@ ELSEWHERE: Final = {
     ),
     "stop_drain": ("app/test_serve.py", "test_health_is_down_for_the_stop_drain_before_the_end"),
     "log_level": ("app/test_main.py", "test_log_has_the_level_of_the_settings"),
-    "config": ("config/test_settings.py", "test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment"),
-    "preset": ("config/test_settings.py", "test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment"),
+    "config": ("config/test_load.py", "test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment"),
+    "preset": ("config/test_load.py", "test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment"),
     "run_lock": ("app/test_build_run_lock.py", "test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait"),
     "standby": ("app/test_build_run_lock.py", "test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait"),
 }
