@@ -35,62 +35,45 @@ def test_a_redis_url_is_kept_as_it_was_written(url: str) -> None:
     assert redis_urls.redis_url(f" {url} ") == url
 
 
+PLAIN = (
+    *("host:6379", "http://host", "redis://", "redis:///0", "redis://host:hunter2", "redis://host:99999"),
+    *("redis://host:0", "redis://host/zero", "redis://host/0#hunter2", "redis://:hunter2#x@host"),
+    *("redis://:hunter2/x@host", "redis://:hunter2?x@host", "redis://user:1/hunter2@host"),
+    *("redis://:hunter2 x@host", "redis://:hunter2\n@host", "redis://:hunter2@[host", "redis://:hunter2@host\u2100"),
+    *(
+        "redis://a,hunter2://b",
+        "redis+sentinel://:hunter2#x@a/m",
+        "unix+cluster://:hunter2@a",
+        "redis+guard://:hunter2@a",
+    ),
+)
+"""What is no URL of Redis, or one that a library could read in another way."""
+OF_SEVERAL = (
+    *("redis://:hunter2@a,b", "redis://:hunter2@a,", ",redis://:hunter2@a", "redis://a , REDISS://:hunter2@b"),
+    "unix:///run/a?db=0,unix://:hunter2@/run/a",
+    "redis+sentinel://a,b/m,redis+sentinel://:hunter2@b,c/m",
+    "redis+cluster://a,b,redis+cluster://:hunter2@b,a",
+)
+OF_A_SENTINEL = (
+    *("@a,b", "@a/", "@a/m/zero", "@a/m/0/1", "@/m", "/x@a/m", "?x@a/m", "@a,,b/m", "@a:0,b/m", "@a:65536,b/m"),
+    *("@[b]/m", "@[:::]:1,b/m"),
+)
+
+
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
-        ("host:6379", "not a Redis URL"),
-        ("http://host", "not a Redis URL"),
-        ("redis://", "not a Redis URL"),
-        ("redis:///0", "not a Redis URL"),
-        ("redis://host:hunter2", "not a Redis URL"),
-        ("redis://host:99999", "not a Redis URL"),
-        ("redis://host:0", "not a Redis URL"),
-        ("redis://host/zero", "not a Redis URL"),
-        ("redis://host/0#hunter2", "not a Redis URL"),
-        ("redis://:hunter2#x@host", "not a Redis URL"),
-        ("redis://:hunter2/x@host", "not a Redis URL"),
-        ("redis://:hunter2?x@host", "not a Redis URL"),
-        ("redis://user:1/hunter2@host", "not a Redis URL"),
-        ("redis://user:1?hunter2@host", "not a Redis URL"),
-        ("redis://:hunter2 x@host", "not a Redis URL"),
-        ("redis://:hunter2\n@host", "not a Redis URL"),
-        ("redis://:hunter2@[host", "not a Redis URL"),
-        ("redis://:hunter2@host\u2100", "not a Redis URL"),
-        ("redis://:hunter2@a,b", SEVERAL),
-        ("redis://:hunter2@a:1,b:2/0", SEVERAL),
-        ("redis://:hunter2@a,", SEVERAL),
-        ("redis://a,hunter2://b", "not a Redis URL"),
-        ("redis://a,http://:hunter2@b", "not a Redis URL"),
-        (",redis://:hunter2@a", SEVERAL),
-        ("redis://a , REDISS://:hunter2@b", SEVERAL),
-        ("redis://:hunter2@a,redis://b,redis://", SEVERAL),
-        ("unix:///run/a?db=0,unix://:hunter2@/run/a", SEVERAL),
-        ("redis+sentinel://a,b/m,redis+sentinel://:hunter2@b,c/m", SEVERAL),
-        ("redis+cluster://a,b,redis+cluster://:hunter2@b,a", SEVERAL),
+        *((url, "not a Redis URL") for url in PLAIN),
+        *((url, SEVERAL) for url in OF_SEVERAL),
+        *((f"redis+sentinel://:hunter2{rest}", "not the URL of a Sentinel") for rest in OF_A_SENTINEL),
+        *((f"redis+cluster://:hunter2{rest}", "not the URL of a Cluster") for rest in ("@a/1", "@a,b:x")),
         ("redis+sentinel://:hunter2@a,a:26379/m", "a host twice"),
-        ("redis+sentinel://:hunter2@a,b", "not the URL of a Sentinel"),
-        ("redis+sentinel://:hunter2@a/", "not the URL of a Sentinel"),
-        ("redis+sentinel://:hunter2@a/m/zero", "not the URL of a Sentinel"),
-        ("redis+sentinel://:hunter2@a/m/0/1", "not the URL of a Sentinel"),
-        ("redis+sentinel://:hunter2@/m", "not the URL of a Sentinel"),
-        ("redis+sentinel://a,,hunter2/m", "not the URL of a Sentinel"),
-        ("redis+sentinel://a:0,hunter2/m", "not the URL of a Sentinel"),
-        ("redis+sentinel://a:65536,hunter2/m", "not the URL of a Sentinel"),
-        ("redis+sentinel://[hunter2]/m", "not the URL of a Sentinel"),
-        ("redis+sentinel://[:::]:1,hunter2/m", "not the URL of a Sentinel"),
-        ("redis+sentinel://:hunter2/x@a/m", "not the URL of a Sentinel"),
-        ("redis+sentinel://:hunter2?x@a/m", "not the URL of a Sentinel"),
-        ("redis+sentinel://:hunter2#x@a/m", "not a Redis URL"),
         ("redis+sentinel://a/m?timeout=hunter2", "takes only the options db, username, password, sentinel_"),
-        ("redis+cluster://:hunter2@a/1", "not the URL of a Cluster"),
-        ("redis+cluster://:hunter2@a,b:x", "not the URL of a Cluster"),
         ("redis+cluster://a?sentinel_password=hunter2", "takes only the options username, password and ssl_"),
-        ("unix+cluster://:hunter2@a", "not a Redis URL"),
-        ("redis+guard://:hunter2@a", "not a Redis URL"),
-        ("unix://:hunter2@", "needs a path"),
-        ("unix://run/redis.sock", "needs a path"),
         ("redis://host?socket_timeout=hunter2", "takes only the options"),
         ("redis://host?hunter2", "takes only the options"),
+        ("unix://:hunter2@", "needs a path"),
+        ("unix://run/redis.sock", "needs a path"),
     ],
 )
 def test_a_redis_url_that_redis_py_would_misread_is_refused_without_a_word_of_it(url: str, complaint: str) -> None:

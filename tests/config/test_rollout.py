@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from sidecar.app import build_store
 from sidecar.config import rollout
 from sidecar.config.load import load
 from sidecar.config.settings import Config
-from sidecar.core.types import Claim, Denied, Granted, Hold, Unknown
+from sidecar.core.types import Claim, Denied, Hold, Unknown
 from sidecar.store.budget import FleetBudget
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ INSTANCES = [f"web-{number}" for number in range(1_000)]
 NOW_S = START_US / S
 AT_ALL_PERCENTS = range(101)
 PATIENT = {"redis_timeout": "5s"}
-GATELESS = {**PATIENT, "min_healthy": "0"}
 
 
 def _config(**flags: object) -> Config:
@@ -69,28 +67,11 @@ def test_line_for_the_shell_says_the_same_wherever_it_stands() -> None:
         assert int(ran.stdout) == rollout.place("app", instance)
 
 
-def test_another_process_finds_the_same_places() -> None:
-    code = "from sidecar.config import rollout; print([rollout.place('app', f'web-{n}') for n in range(100)])"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == str([rollout.place("app", name) for name in INSTANCES[:100]])
-
-
 def test_higher_percentage_only_adds_containers() -> None:
     parts = [{name for name in INSTANCES if _is_enforced("app", name, percent)} for percent in AT_ALL_PERCENTS]
     assert all(less <= more for less, more in pairwise(parts))
     assert parts[0] == set()
     assert parts[100] == set(INSTANCES)
-
-
-@pytest.mark.parametrize("percent", [1, 10, 50, 90])
-def test_about_so_many_enforce(percent: int) -> None:
-    enforced = sum(_is_enforced("app", name, percent) for name in INSTANCES)
-    assert abs(enforced - 10 * percent) < 50
-
-
-def test_services_begin_with_different_containers() -> None:
-    first = {service: {n for n in INSTANCES if _is_enforced(service, n, 10)} for service in ("app", "shop")}
-    assert len(first["app"] & first["shop"]) < 30
 
 
 # -- the mode of this container ------------------------------------------------------------------------
@@ -161,29 +142,6 @@ async def test_order_that_one_part_does_not_know_of_is_no_order_that_is_stored(w
     assert await world.budget.hold("", "alice", "why", 60) == Unknown("timeout")
     assert world.budget.local_holds.in_force is not None
     assert await world.budget.release("") == Unknown("timeout")
-
-
-async def test_what_is_no_order_is_the_own_part_s_affair(world: World) -> None:
-    assert isinstance(await world.budget.claim(Claim("a/1", "a", "1")), Granted)
-    await world.budget.first("word", 1)
-    assert world.parts["other"].server.calls.total() == 0
-
-
-@pytest.mark.parametrize("places", [(49, 50), (50, 49)], ids=["enforcing first", "shadow first"])
-async def test_hold_at_any_sidecar_is_one_for_both_in_redis(redis_server: RedisServer, places: tuple[int, int]) -> None:
-    flags = {"redis_url": redis_server.url, "enforce_percent": 50, "after_data_loss": "continue", **GATELESS}
-    failures: list[Exception] = []
-    here, there = (build_store.budget(_config(**flags, instance=_at(place)), failures.append) for place in places)
-    assert isinstance(await here.hold("", "alice", "why", 60), Hold)
-    refused = await there.claim(Claim("x/1", "x", "1"))
-    assert isinstance(refused, Denied)
-    assert refused.reason == "hold"
-    assert await there.release("") is True
-    assert isinstance(await here.claim(Claim("y/1", "y", "1")), Granted)
-    assert isinstance(await there.claim(Claim("x/1", "x", "1")), Granted)
-    await here.aclose()
-    await there.aclose()
-    assert failures == []
 
 
 @pytest.mark.parametrize(
