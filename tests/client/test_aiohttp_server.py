@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -10,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from client.statsd_receiver import Totals, failed, without_places
 from harness.waiting import eventually
-from sidecar.client import ArbiterHandler, arbiter_aiohttp_middleware
+from sidecar.client import arbiter_aiohttp_middleware
 
 Client = TestClient[web.Request, web.Application]
 
@@ -154,17 +153,3 @@ async def test_client_that_leaves_within_a_stream_is_no_error(serve: Serve, tota
     await asyncio.wait_for(ended.wait(), 60)
     assert "failed" not in totals()
     assert not any(line.startswith("errors") for line in totals())
-
-
-async def test_what_the_server_logs_is_not_counted_again(serve: Serve, totals: Totals) -> None:
-    handler = ArbiterHandler()
-    server = logging.getLogger("aiohttp.server")
-    server.addHandler(handler)
-    try:
-        client = await serve()
-        async with client.get("/broken") as response:
-            assert response.status == 500
-        expected = failed("redis")
-        await eventually(lambda: without_places(totals()) == expected, timeout_s=60, what="the error is sent once")
-    finally:
-        server.removeHandler(handler)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from sidecar.client import lines, local_http
 from sidecar.client.emitter import QUEUE_LIMIT, Emitter, Increment
 from sidecar.client.lines import Sum
 from sidecar.client.local_http import LocalHttp
-from sidecar.client.outlet import Outcome, Outlet
+from sidecar.client.outlet import Outcome
 from sidecar.core.types import ErrorLevel, ErrorReport, Results
 from sidecar.inputs.report_bodies import read_errors, read_results
 
@@ -198,19 +197,6 @@ def test_reports_leave_from_another_thread_and_the_caller_does_not_wait(serve: S
         timeout_s=60,
         what="all has arrived",
     )
-
-
-def test_one_line_is_logged_when_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
-    emitter = _emitter(LocalHttp({"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{free_port()}"}))
-    for _ in range(3):
-        emitter.take(Increment(lines.HEARTBEAT, 1))
-        emitter.close()
-    (record,) = caplog.records
-    assert (record.name, record.levelno) == ("health_arbiter_client", logging.WARNING)
-    assert record.message.startswith("no sidecar answers at 127.0.0.1:")
-    assert emitter.stats() == (0, 3, 0)
-    emitter.use(lambda: Outlet(()))
-    emitter.flush()
 
 
 @pytest.mark.parametrize(

@@ -345,16 +345,6 @@ def test_a_restarted_server_forgets_and_gives_nothing_away_before_the_holder_has
         assert not holder.heartbeat()
 
 
-def test_a_server_that_restarts_with_its_memory_keeps_the_holder(start_redis: StartRedis) -> None:
-    server = start_redis("durable", "--appendonly", "yes", "--appendfsync", "always")
-    started(server)
-    with limits(server, 2, ttl_s=LONG_S) as (holder, other):
-        holder.acquire()
-        server.restart()
-        assert holder.heartbeat()
-        assert other.acquire() is None
-
-
 @pytest.mark.site
 @pytest.mark.parametrize("is_known", [True, False], ids=["replicated", "lost on the way"])
 def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Children, *, is_known: bool) -> None:
@@ -372,15 +362,6 @@ def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Ch
     assert not first.is_held
     first.release()
     second.release()
-
-
-def test_full_memory_loses_the_lock_rather_than_keep_it_unwritten(server: RedisServer) -> None:
-    with limits(server, 1) as (limit,):
-        limit.acquire()
-        server.cli("CONFIG", "SET", "maxmemory", "1")
-        assert (limit.heartbeat(), limit.is_held) == (False, False)
-        with pytest.raises(LockError, match="OutOfMemoryError"):
-            limit.acquire()
 
 
 @pytest.mark.site
