@@ -338,7 +338,7 @@ class Controller:
             self._effects.withdraw()
 
     def _remember(self) -> None:
-        memory = self.memory()
+        memory = self._memory()
         latch, saved = memory.latch, self._saved_latch
         self._saved_latch = latch
         if latch is None or latch == saved:
@@ -346,7 +346,7 @@ class Controller:
         elif self._effects.remember_latch(memory, latch):
             self._unwritten_latch = latch
 
-    def memory(self) -> Memory:
+    def _memory(self) -> Memory:
         """What has to survive this process."""
         container = self.container
         born = self._wall() - (self._clock() - container.born)

@@ -55,11 +55,6 @@ class Inbox:
         self._is_cut = False
         self._waiting = 0
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the controller has taken every message."""
-        return not self._messages
-
     def offer(self, reports: Sequence[Report]) -> bool:
         """Put all reports into the inbox, or none and return False if it is full."""
         if self._waiting >= INBOX_LIMIT:

@@ -174,7 +174,7 @@ class Membership:
         if last is None:
             is_news = seen.container.presence is Presence.SUSPECT
         else:
-            is_news = self._has_changed(last, seen) or self.has_moved(seen.evidence.errors)
+            is_news = self._has_changed(last, seen) or self._has_moved(seen.evidence.errors)
         if is_news:
             self._changed.set()
 
@@ -183,7 +183,7 @@ class Membership:
         now = (container.presence, container.life, _is_refused(container))
         return now != (last.presence, last.incarnation, last.refused)
 
-    def has_moved(self, errors: int) -> bool:
+    def _has_moved(self, errors: int) -> bool:
         """Whether these errors in the window are many more, or many fewer, than in the last beat."""
         limit, last = self._policy.error_limit, self._last
         return last is not None and limit > 0 and abs(errors - last.errors) >= max(limit, MOVED * last.errors)

@@ -102,7 +102,6 @@ async def test_hanging_disk_delays_a_cull_by_a_quarter_of_a_second() -> None:
 async def test_reports_are_taken_while_the_disk_hangs() -> None:
     async with Culled() as one:
         await one.rig.errors(7, app_start="boot-1")
-        assert one.rig.controller.inbox.is_empty
         assert one.rig.controller.assessment.measurements.errors.total == 12
 
 
