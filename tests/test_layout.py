@@ -61,7 +61,7 @@ ONLY_IN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "click": ("sidecar.cli",),
         "redis": ("sidecar.store", "sidecar.runlock.leases"),
         "prometheus_client": ("sidecar.telemetry", "sidecar.server", "sidecar.app"),
-        "aiohttp.web": ("sidecar.client",),
+        "aiohttp.web": ("sidecar.client", "sidecar.net.web", "sidecar.server.local_server"),
     }
 )
 NO_NAME: Final = frozenset({"utils", "util", "helpers", "helper", "base", "manager", "common", "misc"})
@@ -287,7 +287,7 @@ def test_circle_is_found() -> None:
         ("sidecar.core.measure.window", "dataclasses.replace"),
         ("sidecar.core.life.culling", "sidecar.core.explain.reasons"),
         ("sidecar.server.health", "sidecar.net.web.Response"),
-        ("sidecar.net.web", "aiohttp.web_response.Response"),
+        ("sidecar.net.web", "aiohttp.web.Response"),
         ("sidecar.telemetry.metrics", "prometheus_client.Counter"),
         ("sidecar.store.redis", "redis.asyncio.Redis"),
         ("sidecar.config.settings", "pydantic.BaseModel"),

@@ -148,7 +148,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         history,
         ErrorMinutes(errors_ever, budget, wall=time.time, rng=_rng(), on_failure=partial(observers.failed, "budget")),
         actuator,
-        ReportTap(),
+        ReportTap(time.time),
         port,
     )
 

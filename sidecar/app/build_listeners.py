@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from sidecar import __version__
+from sidecar.app.build_local import local_servers
 from sidecar.config import addresses, redis_urls
 from sidecar.core.life.delays import CHECK_JITTER
-from sidecar.core.types import AppExited
-from sidecar.inputs import report_api
-from sidecar.net import web
 from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.net.client_tls import KeyPair
-from sidecar.net.listener import Listener
 from sidecar.net.sockets import (
     RESERVED_DESCRIPTORS,
     connection_limit,
@@ -28,6 +24,7 @@ from sidecar.net.tls import ServerTls
 from sidecar.server import health
 from sidecar.server.agent_check import AgentCheck
 from sidecar.server.listeners import Listeners
+from sidecar.server.local_server import LocalServer
 from sidecar.server.public import MOST, PublicServer
 from sidecar.server.public_pages import MetricsPage, landing, public_pages
 from sidecar.server.why import Why, WhyIdentity, WhySources
@@ -35,32 +32,10 @@ from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
     from sidecar.app.build import Sidecar
-    from sidecar.app.build_operator_routes import OperatorRoutes
     from sidecar.config.settings import Config
 
-CONNECTIONS: Final = {"local": 128, "public": MOST, "page": 64}
+CONNECTIONS: Final = {"local": 256, "public": MOST, "page": 64}
 """Connections per listener, as far as the process may open files."""
-
-PAGE_PATHS: Final = {
-    **dict.fromkeys(("/", "/page", "/page.css", "/page.js", "/page/plain", "/page/state", "/page/stream"), ("GET",)),
-    "/page/hold": ("POST", "DELETE"),
-}
-LINKED_PATHS: Final = frozenset({"/why", "/fleet", "/events"})
-"""What the status page has links to."""
-
-REMOTE_PATHS: Final = {
-    "/hold": ("POST", "DELETE"),
-    "/fleet": ("GET",),
-    "/events": ("GET",),
-    "/watch": ("GET",),
-}
-"""What a command may ask from another machine, with the token, at the page listener."""
-
-OPERATOR_PATHS: Final = {
-    **REMOTE_PATHS,
-    "/cull": ("POST",),
-    "/revive": ("POST",),
-}
 
 
 @asynccontextmanager
@@ -74,20 +49,11 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
     of_all = sum(CONNECTIONS.values())
     descriptors = raise_descriptor_limit(of_all + RESERVED_DESCRIPTORS)
 
-    def listener(name: str, routes: web.Routes, **options: Any) -> Listener:
-        return Listener(
-            name,
-            routes,
-            on_refusal=sidecar.metrics.refused,
-            on_failure=partial(observers.failed, "page" if name == "page" else "listener"),
-            max_connections=connection_limit(CONNECTIONS[name], of_all, descriptors),
-            tls=tls if config.tls.covers(name) else None,
-            **options,
-        )
-
-    operator_routes = _OperatorRoutes(sidecar, why)
+    local, page = local_servers(
+        sidecar, why, tls, lambda name: connection_limit(CONNECTIONS[name], of_all, descriptors)
+    )
     listeners = Listeners(
-        listener("local", {**_local_routes(sidecar, why), **operator_routes.local()}, guard=guard_local),
+        local,
         PublicServer(
             public_pages(
                 _health(sidecar, why),
@@ -103,7 +69,7 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
             tls=tls if config.tls.covers("public") else None,
             most=connection_limit(CONNECTIONS["public"], of_all, descriptors),
         ),
-        listener("page", operator_routes.page()) if config.server.page_listen != addresses.OFF else None,
+        page,
         tls=tls,
     )
     try:
@@ -125,14 +91,14 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
         await listeners.close()
 
 
-async def _listen(config: Config, **listeners: Listener | PublicServer | AgentCheck | None) -> None:
+async def _listen(config: Config, **listeners: LocalServer | PublicServer | AgentCheck | None) -> None:
     """Open each listener at the address of the setting that it goes by."""
     for name, listener in listeners.items():
         at = getattr(config.server, name)
         if at in ("", addresses.OFF) or listener is None:
             continue
         with naming_setting(f"ARBITER_{name.upper()}", at):
-            if name == "socket" and isinstance(listener, Listener):
+            if name == "socket" and isinstance(listener, LocalServer):
                 await listener.open_unix(at)
             else:
                 await listener.open_tcp(*addresses.split(at))
@@ -150,66 +116,6 @@ def _agent(sidecar: Sidecar) -> AgentCheck:
 def _gate(sidecar: Sidecar, listener: str) -> AddressGate | None:
     networks = parse_networks(sidecar.config.server.public_allow)
     return AddressGate(networks, partial(sidecar.metrics.refused, listener, "address")) if networks else None
-
-
-def _local_routes(sidecar: Sidecar, why: Why) -> web.Routes:
-    return {
-        **report_api.routes(
-            sidecar.offer,
-            on_exit=lambda: sidecar.controller.inbox.put((AppExited(),)),
-            state=lambda: sidecar.snapshot().container.state,
-            snapshot=sidecar.snapshot,
-            mode=sidecar.config.identity.mode,
-            tap=sidecar.report_tap,
-        ),
-        "/why": {"GET": why.get_local},
-    }
-
-
-def guard_local(request: web.BaseRequest) -> None:
-    """Raise ``HttpError`` for what a web page in a browser must not ask; the status page checks its own requests."""
-    if request.path in PAGE_PATHS or _is_link_of_the_page(request):
-        report_api.refuse_foreign_hosts(request)
-    else:
-        report_api.refuse_browsers(request)
-
-
-def _is_link_of_the_page(request: web.BaseRequest) -> bool:
-    headers = request.headers
-    is_own = headers.get("Sec-Fetch-Site") == "same-origin" and "Origin" not in headers
-    return is_own and request.method == "GET" and request.path in LINKED_PATHS
-
-
-class _OperatorRoutes:
-    """The routes of ``build_operator_routes``, which is imported at the first request: it costs 16 ms."""
-
-    def __init__(self, sidecar: Sidecar, why: Why) -> None:
-        self._sidecar = sidecar
-        self._why = why
-
-    def local(self) -> web.Routes:
-        """The routes of the local listener."""
-        return self._routes(OPERATOR_PATHS | PAGE_PATHS, lambda: self._built.local)
-
-    def page(self) -> web.Routes:
-        """The routes of the page listener."""
-        return self._routes(PAGE_PATHS | REMOTE_PATHS | {"/why": ("GET",)}, lambda: self._built.page)
-
-    @cached_property
-    def _built(self) -> OperatorRoutes:
-        from sidecar.app.build_operator_routes import operator_routes  # noqa: PLC0415 - see above
-
-        gc.freeze()  # what was imported since the start, Redis' client too, would make each full collection 5 ms longer
-        return operator_routes(self._sidecar, self._why)
-
-    def _routes(self, paths: Mapping[str, Sequence[str]], built: Callable[[], web.Routes]) -> web.Routes:
-        def handler(path: str, method: str) -> web.Handler:
-            async def handle(request: web.BaseRequest) -> web.StreamResponse:
-                return await built()[path][method](request)
-
-            return handle
-
-        return {path: {method: handler(path, method) for method in methods} for path, methods in paths.items()}
 
 
 def _health(sidecar: Sidecar, why: Why) -> health.Health:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from sidecar.app import late_imports
 from sidecar.app.run_lock import RunLock
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ def run_lock(config: Config, registry: CollectorRegistry) -> RunLock:
 def _modules(config: Config) -> list[str]:
     """Return the modules that the sidecar would otherwise import at their first use."""
     return [
-        *late_imports.MODULES,
         "encodings.idna",  # for the address of a listener
         *(
             ["sidecar.store.redis", "sidecar.store.redis_client"]

@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import disable_created_metrics
 
-from sidecar.app import lean_import
 from sidecar.app.build import DISK_S, Sidecar, build, metrics_of
 from sidecar.app.build_listeners import listening
-from sidecar.app.late_imports import import_late
 from sidecar.config import files
 from sidecar.core.life.triggers import StopRequested
 from sidecar.core.types import State
-from sidecar.net.event_loop import new_loop
 from sidecar.net.sockets import CannotListenError
 from sidecar.net.threads import DaemonThreads, in_thread
 from sidecar.telemetry.log import logger
@@ -50,8 +47,6 @@ def main(config: Config) -> int:
     """
     # A timestamp beside every counter would double the page, and nothing reads it.
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    if config.scrape.scrape_url or config.notify.has_webhook:
-        lean_import.import_client()
     metrics = metrics_of(config)
     with logging_to(
         sys.stderr,
@@ -86,7 +81,7 @@ def _run_alone(config: Config, metrics: Metrics) -> int:
 
 
 def _in_loop(work: Coroutine[None, None, int]) -> int:
-    with asyncio.Runner(loop_factory=new_loop) as runner:
+    with asyncio.Runner() as runner:
         return runner.run(work)
 
 
@@ -148,7 +143,6 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
     yield sidecar.membership.run()
     yield sidecar.ledger.run()
     yield sidecar.error_minutes.run()
-    yield import_late()
     config = sidecar.config
     yield _warn_of_files(config)
     if sidecar.actuator is not None:

@@ -94,7 +94,7 @@ def _config(answer: bytes) -> Config:
 def _app() -> Serve:
     from sidecar.app import lean_import  # noqa: PLC0415 - not in the child, which loads other libraries
 
-    lean_import.defer_client()
+    lean_import.import_aiohttp()
     from sidecar.app.daemon import main as serve  # noqa: PLC0415 - as above
 
     return serve

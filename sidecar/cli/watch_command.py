@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import json
+import math
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,17 +14,12 @@ import click
 from sidecar.cli import local_api
 from sidecar.cli.colours import coloured
 from sidecar.cli.exit_codes import EXIT_FAILED
-from sidecar.cli.local_api import NOT_SERVED, NoSidecarError
 from sidecar.cli.parameters import DURATION, Command, json_option
 from sidecar.cli.settings_options import config, where
-from sidecar.cli.terminal import cause, complain, plain
+from sidecar.cli.terminal import complain, plain
 from sidecar.config.settings import Config
 
-SILENCE_S: Final = 60.0
-"""The sidecar sends a comment more often than this."""
-
-_LINE_LIMIT: Final = 1 << 16
-_OK: Final = 200
+PAUSE_S: Final = 0.25
 
 Row = dict[str, Any]
 
@@ -57,43 +52,22 @@ def watch(ctx: click.Context, /, *, count: int | None, limit_s: float | None, as
 
 
 def _rows(effective: Config, limit_s: float | None) -> Iterator[Row]:
-    """The rows of the stream. Raises NoSidecarError, and UsageError if the sidecar refuses."""
-    end = time.monotonic() + limit_s if limit_s else None
-    with local_api.opened(effective, "GET", SILENCE_S) as (address, connection, headers):
-        try:
-            connection.request("GET", f"{address.prefix}/watch", headers=headers)
-            opened = connection.sock  # the connection forgets it when the response has begun
-            response = connection.getresponse()
-            if response.status != _OK:
-                raise _refused(address, response)
-            complain(f"watching {address}; Ctrl-C ends")
-            while True:
-                if end is not None:
-                    opened.settimeout(max(0.01, min(SILENCE_S, end - time.monotonic())))
-                line = response.readline(_LINE_LIMIT)
-                if not line:
-                    return
-                if line.startswith(b"data: "):
-                    yield json.loads(line[6:])
-                if end is not None and time.monotonic() >= end:
-                    return
-        except TimeoutError:
-            if end is None or time.monotonic() < end:
-                raise NoSidecarError(f"{address} has fallen silent") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise NoSidecarError(f"{address} does not answer as a sidecar does: {cause(error)}") from None
-
-
-def _refused(address: local_api.SidecarAddress, response: http.client.HTTPResponse) -> click.ClickException:
-    answer = json.loads(response.read(_LINE_LIMIT))
-    sentence = str(answer.get("error") if isinstance(answer, dict) else "")
-    if sentence.endswith(NOT_SERVED):
-        return address.unserved("/watch")
-    return (
-        address.wants_token()
-        if response.status == local_api.NO_TOKEN and address.is_remote
-        else click.UsageError(sentence)
-    )
+    """The rows of all reports from now on. Raises NoSidecarError, and UsageError if the sidecar refuses."""
+    end = time.monotonic() + limit_s if limit_s else math.inf
+    path = "/watch"
+    while True:
+        reply = local_api.ask(effective, "GET", path)
+        if reply.status != local_api.OK:
+            raise click.UsageError(str(reply.value.get("error")))
+        if path == "/watch":
+            complain("watching; Ctrl-C ends")
+        yield from reply.value["reports"]
+        if left_out := reply.value["left_out"]:
+            yield {"at": time.time(), "source": "", "what": "left_out", "count": left_out}
+        if time.monotonic() >= end:
+            return
+        path = f"/watch?after={reply.value['next']}"
+        time.sleep(min(PAUSE_S, max(0.0, end - time.monotonic())))
 
 
 def as_text(row: Row) -> str:
@@ -116,4 +90,4 @@ def _details(row: Row) -> str:
     if row["what"] == "scrape":
         errors = ", ".join(f"{count} x {kind}" for kind, count in row["errors"].items()) or "no new error"
         return f"{errors}; {row['requests']} requests"
-    return f"and {row['count']} reports of other kinds" if row["what"] == "left_out" else ""
+    return f"and {row['count']} other reports" if row["what"] == "left_out" else ""

@@ -1,37 +1,27 @@
-"""The app's part of the local listener: it reports errors, results and heartbeats, and reads ``GET /verdict``.
-
-The listener is on loopback and a unix socket only. It refuses requests of web pages in a browser on this machine:
-browsers send ``Origin`` or ``Sec-Fetch-Site``, and DNS rebinding shows in ``Host``.
-"""
+"""The app's part of the local listener: it reports errors, results and heartbeats, and reads ``GET /verdict``."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
-from aiohttp import hdrs
-
 from sidecar.core.explain import reasons
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Heartbeat, Report, State, Unknown
-from sidecar.inputs.fixed_response import FixedResponse
 from sidecar.inputs.report_bodies import BadReportError, read_errors, read_results
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.net import web
 
 T = TypeVar("T")
 
-LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]*)?", re.IGNORECASE)
 LIFE_CONNECTIONS: Final = 128
 SMALL_BODY: Final = 4 * 1024
 """Bytes up to which a body is parsed at once. A larger one takes up to 3 ms: each turn of the loop parses one."""
 
-NO_TAP: Final = ReportTap()
-ACCEPTED: Final = {state: FixedResponse(HTTPStatus.ACCEPTED, f'{{"state":"{state}"}}\n'.encode()) for state in State}
+ACCEPTED: Final = {state: f'{{"state":"{state}"}}\n'.encode() for state in State}
 
 
 def routes(
@@ -41,7 +31,7 @@ def routes(
     snapshot: Callable[[], Snapshot],
     mode: str,
     *,
-    tap: ReportTap = NO_TAP,
+    tap: ReportTap,
 ) -> web.Routes:
     """Routes of the local listener.
 
@@ -55,7 +45,7 @@ def routes(
         if not offer(reports):
             raise web.HttpError(503, "full", "too many reports are waiting, this one was not counted")
         tap.note(_source(request), reports)
-        return ACCEPTED[state()].to(request)
+        return web.Response(body=ACCEPTED[state()], status=HTTPStatus.ACCEPTED, content_type="application/json")
 
     def posted(read: Callable[[bytes], Sequence[Report]]) -> web.Handler:
         async def post(request: web.BaseRequest) -> web.StreamResponse:
@@ -70,12 +60,6 @@ def routes(
     async def post_heartbeat(request: web.BaseRequest) -> web.StreamResponse:
         return accepted(request, (Heartbeat(),))
 
-    async def post_life(request: web.BaseRequest) -> web.StreamResponse:
-        if web.is_tcp(request):
-            raise web.HttpError(403, "socket_only", "/life: only over the unix socket")
-        await web.read_body(request)  # an unread body would hide the end of the connection
-        return life.open()
-
     async def get_verdict(_request: web.BaseRequest) -> web.Response:
         return web.json_response({"mode": mode, **verdict(snapshot())})
 
@@ -83,7 +67,7 @@ def routes(
         "/errors": {"POST": posted(read_errors)},
         "/results": {"POST": posted(lambda body: (read_results(body),))},
         "/heartbeat": {"POST": post_heartbeat},
-        "/life": {"POST": post_life},
+        "/life": {"POST": life.post},
         "/verdict": {"GET": get_verdict},
     }
 
@@ -96,19 +80,26 @@ class _LifeConnections:
 
     def __init__(self, on_exit: Callable[[], None]) -> None:
         self._on_exit = on_exit
-        self._connections = 0
+        self._count = 0
 
-    def open(self) -> web.LongResponse:
-        """Open one more; ``HttpError`` if there are too many."""
-        if self._connections >= LIFE_CONNECTIONS:
-            raise web.HttpError(503, "full", f"/life: {LIFE_CONNECTIONS} connections are open already")
-        self._connections += 1
-        return web.LongResponse(self._closed)
-
-    def _closed(self) -> None:
-        self._connections -= 1
-        if not self._connections:
-            self._on_exit()
+    async def post(self, request: web.Request) -> web.StreamResponse:
+        """A response that ends with the connection: aiohttp cancels its handler then."""
+        if web.is_tcp(request):
+            raise web.HttpError(HTTPStatus.FORBIDDEN, "socket_only", "/life: only over the unix socket")
+        await web.read_body(request)  # an unread body would hide the end of the connection
+        if self._count >= LIFE_CONNECTIONS:
+            sentence = f"/life: {LIFE_CONNECTIONS} connections are open already"
+            raise web.HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "full", sentence)
+        self._count += 1
+        closing, response = request.app[web.CLOSING], web.StreamResponse()
+        try:
+            await response.prepare(request)
+            await closing.wait()
+        finally:
+            self._count -= 1
+            if not self._count and not closing.is_set():
+                self._on_exit()
+        return response
 
 
 def _source(request: web.BaseRequest) -> str:
@@ -129,21 +120,6 @@ def _parsed(read: Callable[[bytes], T], content: bytes) -> T:
         return read(content)
     except BadReportError as error:
         raise web.HttpError(400, "body", str(error)) from None
-
-
-def refuse_browsers(request: web.BaseRequest) -> None:
-    """Raise ``HttpError`` for a request of a web page in a browser."""
-    headers = request.headers
-    if hdrs.ORIGIN in headers or headers.get("Sec-Fetch-Site", "none") != "none":
-        raise web.HttpError(403, "cross_origin", "Origin: web pages may not send here")
-    refuse_foreign_hosts(request)
-
-
-def refuse_foreign_hosts(request: web.BaseRequest) -> None:
-    """Raise ``HttpError`` for a request over TCP to a host name other than this machine's loopback (DNS rebinding)."""
-    host = request.headers.get(hdrs.HOST)
-    if host and not LOOPBACK.fullmatch(host) and web.is_tcp(request):
-        raise web.HttpError(403, "host", f"Host: takes a name of this machine's loopback, not {host[:100]!r}")
 
 
 def verdict(snapshot: Snapshot) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from sidecar.core.fleet.members import MemberList
 from sidecar.core.types import Entry, Fleet, Hold, Unknown
 from sidecar.inputs.report_bodies import BadReportError
 from sidecar.net import web
-from sidecar.server import callers, long_answer, unknown_replies
-from sidecar.server.callers import Authorize
+from sidecar.server import long_answer, request_check, unknown_replies
 from sidecar.server.orders import NO_BODY, ReleaseOrder, read_hold, read_release
 from sidecar.server.unknown_replies import ALONE, within
 from sidecar.store.budget import FleetBudget
@@ -33,8 +32,7 @@ class AdminApi:
 
     ``fleet``: the fleet as of the last beat, however old; ``fleet_age_s``: the seconds since then. ``identity`` (with
     ``instance``) is shown beside it, and ``own``: what only this sidecar knows of its container. For each order ``log``
-    takes a sentence and ``record`` a ledger entry; ``wall`` is Unix time. ``authorize`` checks orders over TCP; None
-    allows all.
+    takes a sentence and ``record`` a ledger entry; ``wall`` is Unix time.
     """
 
     def __init__(
@@ -49,7 +47,6 @@ class AdminApi:
         wall: Callable[[], float],
         log: Callable[[str], None],
         record: Callable[[Entry], None],
-        authorize: Authorize | None = None,
     ) -> None:
         self._budget = budget
         self._fleet = fleet
@@ -60,7 +57,6 @@ class AdminApi:
         self._wall = wall
         self._log = log
         self._record = record
-        self._authorize = authorize
         self._fleet_turns = asyncio.Semaphore(FLEETS_AT_ONCE)
 
     def routes(self) -> web.Routes:
@@ -72,23 +68,21 @@ class AdminApi:
 
     async def post_hold(self, request: web.BaseRequest) -> web.Response:
         """Set a hold; 200 also if it holds for this sidecar only."""
-        await callers.check(request, self._authorize)
         order = _read(read_hold, await web.read_body(request), self._own)
         answer = await within(self._limit_s, self._budget.hold(*order))
         if isinstance(answer, Unknown):
             held = self._budget.local_holds.of(order.instance)
             if held is None:
                 return self._failed(answer, order.instance)
-            self._note_hold(held, f"{callers.origin(request)}, here only: {reasons.failure(answer.error)}")
+            self._note_hold(held, f"{request_check.origin(request)}, here only: {reasons.failure(answer.error)}")
             return web.json_response(
                 {"hold": fleet_members.hold_json(held), "stored": False, **unknown_replies.fields(answer)}
             )
-        self._note_hold(answer, callers.origin(request))
+        self._note_hold(answer, request_check.origin(request))
         return web.json_response({"hold": fleet_members.hold_json(answer), "stored": True})
 
     async def delete_hold(self, request: web.BaseRequest) -> web.Response:
         """End a hold; 200 also if only this sidecar's own could be ended."""
-        await callers.check(request, self._authorize)
         if await web.read_body(request):
             raise web.HttpError(HTTPStatus.BAD_REQUEST, "body", NO_BODY)
         order = _read(read_release, tuple(request.query.items()), self._own)
@@ -100,9 +94,11 @@ class AdminApi:
         if isinstance(answer, Unknown):
             if not self._budget.local_holds.covers(instance):
                 return self._failed(answer, instance)
-            self._note_release(order, ended, f"{callers.origin(request)}, here only: {reasons.failure(answer.error)}")
+            self._note_release(
+                order, ended, f"{request_check.origin(request)}, here only: {reasons.failure(answer.error)}"
+            )
             return web.json_response({"released": was_held, **scope, **unknown_replies.fields(answer)})
-        self._note_release(order, ended, callers.origin(request))
+        self._note_release(order, ended, request_check.origin(request))
         return web.json_response({"released": answer, **scope})
 
     async def get_fleet(self, request: web.BaseRequest) -> web.StreamResponse:

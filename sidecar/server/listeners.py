@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
     from sidecar.inputs.datagram import Datagrams
-    from sidecar.net.listener import Listener
     from sidecar.net.tls import ServerTls
     from sidecar.server.agent_check import AgentCheck
+    from sidecar.server.local_server import LocalServer
     from sidecar.server.public import PublicServer
 
 
@@ -19,21 +19,20 @@ if TYPE_CHECKING:
 class Listeners:
     """The open listeners."""
 
-    local: Listener
+    local: LocalServer
     public: PublicServer
-    page: Listener | None = None
+    page: LocalServer | None = None
     agent: AgentCheck | None = None
     datagrams: Datagrams | None = None
     tls: ServerTls | None = None
 
     @property
-    def http(self) -> list[Listener | PublicServer]:
+    def http(self) -> list[LocalServer | PublicServer]:
         """The listeners that speak HTTP."""
         return [self.local, self.public, *([self.page] if self.page else [])]
 
     def works(self) -> Iterator[Coroutine[None, None, None]]:
         """The coroutines that have to run while the listeners are open."""
-        yield from (listener.sweep() for listener in (self.local, self.page) if listener)
         if self.tls is not None:
             yield self.tls.watch()
 

@@ -20,7 +20,7 @@ PIECE: Final = 32 * 1024
 
 
 async def written(fields: Mapping[str, Any]) -> list[bytes]:
-    """The fields as ``web.json_response`` writes them. An iterator is a list whose rows are made in pieces, too."""
+    """The fields as ``web.json_response`` writes them; the rows of lists and iterators are made in pieces, too."""
     pieces, texts, length = list[bytes](), list[str](), 0
     for text in _texts(fields):
         texts.append(text)
@@ -40,32 +40,23 @@ async def respond(
     response.content_type, response.content_length = "application/json", sum(map(len, pieces))
     with suppress(OSError):  # the client has left, which aiohttp finds as well
         await response.prepare(request)
-        if request.method != hdrs.METH_HEAD:
-            await send(response, pieces)
+        for piece in pieces if request.method != hdrs.METH_HEAD else ():
+            await response.write(piece)
+            await asyncio.sleep(0)
     return response
 
 
-async def send(response: web.StreamResponse, pieces: Sequence[bytes]) -> None:
-    """Send the pieces on a response that has begun. Raises what aiohttp raises when the connection is lost."""
-    if sum(map(len, pieces)) <= PIECE:
-        pieces = [b"".join(pieces)]
-    for piece in pieces:
-        for begin in range(0, len(piece), PIECE):
-            await response.write(piece[begin : begin + PIECE])
-            await asyncio.sleep(0)
-
-
 def _texts(fields: Mapping[str, Any]) -> Iterator[str]:
-    """The document, one text for each row of an iterator."""
+    """The document, one text for each row of a list."""
     opening = "{"
     for name, value in fields.items():
         yield f"{opening}{json.dumps(name)}: "
         opening = ", "
-        if not isinstance(value, Iterator):
+        if not isinstance(value, list | Iterator):
             yield json.dumps(value)
             continue
         yield "["
-        for place, row in enumerate(value):
-            yield f"{', ' if place else ''}{json.dumps(row)}"
+        for number, row in enumerate(value):
+            yield f"{', ' if number else ''}{json.dumps(row)}"
         yield "]"
     yield "}\n"

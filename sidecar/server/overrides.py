@@ -20,8 +20,7 @@ from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
 from sidecar.core.types import Denied, Granted, State, Unknown
 from sidecar.inputs.report_bodies import BadReportError
 from sidecar.net import web
-from sidecar.server import callers
-from sidecar.server.callers import Authorize
+from sidecar.server import request_check
 from sidecar.server.orders import OverrideOrder, read_order
 
 OUT_OF_BALANCE: Final = (State.DRAINING, State.DOWN)
@@ -43,7 +42,7 @@ class OrderOutcome(NamedTuple):
 class OverridesApi:
     """Passes orders for ``instance`` to ``put``; ``notice`` must observe every step of the controller.
 
-    ``log`` takes a sentence for each order. ``authorize`` checks orders over TCP; None allows all.
+    ``log`` takes a sentence for each order.
     """
 
     def __init__(
@@ -53,13 +52,11 @@ class OverridesApi:
         instance: str,
         limit_s: float,
         log: Callable[[str], None],
-        authorize: Authorize | None = None,
     ) -> None:
         self._put = put
         self._instance = instance
         self._limit_s = limit_s
         self._log = log
-        self._authorize = authorize
         self._waiting: list[_Waiting] = []
 
     def routes(self) -> web.Routes:
@@ -83,12 +80,11 @@ class OverridesApi:
                 waiting.outcome.set_result(outcome)
 
     async def _order(self, request: web.BaseRequest, does: str) -> OverrideOrder:
-        await callers.check(request, self._authorize)
         try:
             order = read_order(await web.read_body(request))
         except BadReportError as error:
             raise web.HttpError(HTTPStatus.BAD_REQUEST, "body", str(error)) from None
-        origin = callers.origin(request)
+        origin = request_check.origin(request)
         self._log(f"{order.author} {does} instance {self._instance}: {order.reason} ({origin})")
         return OverrideOrder(order.author, f"{order.reason} ({origin})")
 

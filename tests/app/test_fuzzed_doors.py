@@ -10,12 +10,14 @@ import re
 import socket
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from harness import fuzz
+from harness.local_http import serving
 from harness.public_door import place_of
+from harness.raw_http import Observed, RawConnection, post
 from sidecar.config.kinds import KIND
 from sidecar.config.selectors import parse_selectors
 from sidecar.core.life.container import start
@@ -26,10 +28,9 @@ from sidecar.inputs.counter_increments import SeriesUse
 from sidecar.inputs.datagram import Datagrams
 from sidecar.inputs.exposition import Scanner
 from sidecar.inputs.report_bodies import MOST_ERRORS
+from sidecar.inputs.report_tap import ReportTap
 from sidecar.inputs.series import BadPageError
 from sidecar.inputs.series_selection import SeriesSelection
-from sidecar.net.connection import Connection
-from sidecar.net.listener import Listener
 from sidecar.server.agent_check import AgentCheck
 from sidecar.server.health import Health
 from sidecar.server.public import PublicServer
@@ -40,11 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from sidecar.net.web import Routes
+
 SEED = 20261123
 NOTHING = Evidence(60, 0, {}, {}, oldest_age_s=None, newest_age_s=None)
-TURNS = 8
-"""Turns of the loop in which aiohttp answers every whole request of an input."""
-
 AT_ONCE = 50
 STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3}) [A-Z]")
 SIZES = (40, 700, 16_384)
@@ -71,20 +71,15 @@ class Sidecar:
     def snapshot(self) -> Snapshot:
         return Snapshot(105.0, start("app/a", 100.0, Policy()), NOTHING, 100.0)
 
-    def local(self) -> Listener:
-        """The local listener as the daemon builds it, without a socket."""
-        return Listener(
-            "local",
-            report_api.routes(
-                self.offer,
-                on_exit=lambda: None,
-                state=lambda: self.snapshot().container.state,
-                snapshot=self.snapshot,
-                mode="enforce",
-            ),
-            on_refusal=lambda _, word: self.refusals.append(word),
-            on_failure=self.failures.append,
-            guard=report_api.refuse_browsers,
+    def local_routes(self) -> Routes:
+        """The reports of the local listener."""
+        return report_api.routes(
+            self.offer,
+            on_exit=lambda: None,
+            state=lambda: self.snapshot().container.state,
+            snapshot=self.snapshot,
+            mode="enforce",
+            tap=ReportTap(lambda: 0.0),
         )
 
     def public(self) -> PublicServer:
@@ -113,89 +108,6 @@ async def _until(is_done: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not is_done():  # noqa: ASYNC110 - nothing sets an event
             await asyncio.sleep(0)
-
-
-class _Socket:
-    """A new connection with its first bytes."""
-
-    def __init__(self, first: bytes) -> None:
-        self._first = first
-        self.sent = b""
-        self.is_closed = False
-
-    def recv(self, size: int) -> bytes:
-        taken, self._first = self._first[:size], self._first[size:]
-        if not taken:
-            raise BlockingIOError
-        return taken
-
-    def send(self, data: bytes) -> int:
-        self.sent += data
-        return len(data)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-class _Transport(asyncio.Transport):
-    """Takes everything that is written; the peer is a TCP address or a unix socket."""
-
-    def __init__(self, peer: object) -> None:
-        super().__init__({"peername": peer})
-        self.written = bytearray()
-        self.is_closed = False
-
-    def write(self, data: Any) -> None:
-        self.written += data
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        pass
-
-    resume_reading = pause_reading
-
-
-async def _responses(listener: Listener, data: bytes, chance: Random, peer: object) -> bytes:
-    """All that a client gets that sends this, and then closes its connection."""
-    first, *more = fuzz.pieces(data, chance, SIZES)
-    opened = _Socket(first)
-    early = listener._fast_path.read(opened)  # type: ignore[arg-type]
-    if early is None:
-        assert opened.is_closed
-        return opened.sent
-    server = listener._server
-    connection, transport = server(early + opened._first), _Transport(peer)
-    connection.connection_made(transport)
-    for piece in more:
-        if transport.is_closed:
-            break
-        server.buffer[: len(piece)] = piece
-        connection.buffer_updated(len(piece))
-        await asyncio.sleep(0)
-    for _ in range(TURNS):
-        if transport.is_closed or _is_idle(connection):
-            break
-        await asyncio.sleep(0)
-    connection.connection_lost(None)
-    return opened.sent + bytes(transport.written)
-
-
-def _is_idle(connection: Connection) -> bool:
-    """Whether every response has left, and no byte of another request has come."""
-    return not connection._rest and not connection._body and connection._is_answered
 
 
 def _answers(server: PublicServer, data: bytes, chance: Random) -> bytes:
@@ -239,28 +151,20 @@ async def test_public_listener_answers_or_refuses(sidecar: Sidecar, inputs: int)
 
 
 @fuzz.EACH_DOOR
-@pytest.mark.parametrize("peer", [("127.0.0.1", 7), ""], ids=["TCP", "unix"])
-async def test_local_listener_counts_a_report_for_each_202_and_nothing_else(
-    sidecar: Sidecar, peer: object, inputs: int
-) -> None:
-    listener, answered = sidecar.local(), 0
-    for number in range(inputs):
-        chance = Random(SEED + number)
-        data = fuzz.http(chance, fuzz.REPORT_LINES, fuzz.REPORTS)
-        before = sidecar.offers
-        statuses = STATUS.findall(await _responses(listener, data, chance, peer))
-        assert {b"100", b"200", b"202"}.issuperset(status for status in statuses if not status.startswith(b"4")), (
-            number,
-            data,
-        )
-        assert sidecar.offers - before == statuses.count(b"202"), (number, data)
-        assert sidecar.failures == [], (number, data)
-        answered += any(status.startswith(b"2") for status in statuses)
-    assert answered > inputs / 10, "the inputs are too bad to tell anything"
+async def test_local_listener_counts_a_report_for_each_202_and_nothing_else(sidecar: Sidecar, inputs: int) -> None:
+    observed, taken = Observed(), 0
+    async with serving(sidecar.local_routes(), observed) as server, await RawConnection.to(server) as app:
+        for number in range(inputs):
+            chance = Random(SEED + number)
+            path, body = chance.choice(("/errors", "/errors", "/results")), fuzz.report(chance)
+            answer = await app.ask(post(path, body))
+            assert answer.status in (202, 400), (number, body)
+            taken += answer.status == 202
+            assert sidecar.offers == taken, (number, body)
+    assert observed.failures == []
+    assert inputs / 10 < taken < inputs, "the inputs are too bad to tell anything"
     for report in sidecar.reports:
         assert isinstance(report, Results) or 0 <= getattr(report, "errors", 0) <= MOST_ERRORS
-    await _until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
-    assert not listener._server._last_request
 
 
 @fuzz.EACH_DOOR

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import logging
@@ -21,7 +20,6 @@ from harness.composition import on_any_port
 from harness.waiting import wait_for
 from sidecar.app import daemon
 from sidecar.config.settings import Config
-from sidecar.net.event_loop import PrioritySelector
 from sidecar.net.sockets import CannotListenError, naming_setting
 
 
@@ -107,22 +105,6 @@ def test_socket_that_cannot_be_made_is_one_line_and_exit_2(
 def test_host_that_can_be_none_is_one_line_and_exit_2(capfd: pytest.CaptureFixture[str]) -> None:
     said = _refusal(on_any_port({"instance": "a", "public_listen": "a..b:9181"}), capfd)
     assert said == "health-arbiter: ARBITER_PUBLIC_LISTEN: cannot listen on a..b:0: not a host name"
-
-
-async def _selector() -> object:
-    return getattr(asyncio.get_running_loop(), "_selector", None)
-
-
-def test_daemon_runs_in_the_loop_that_serves_polls_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    served = list[object]()
-
-    async def serve(*_: object) -> int:
-        served.append(type(await _selector()))
-        return 0
-
-    monkeypatch.setattr(daemon, "serve", serve)
-    assert daemon.main(on_any_port({"instance": "a"})) == 0
-    assert served == [PrioritySelector]
 
 
 def test_host_that_the_resolver_does_not_know_is_told_in_its_words() -> None:

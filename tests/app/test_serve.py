@@ -16,9 +16,10 @@ from harness.waiting import eventually
 from sidecar.app import daemon
 from sidecar.app.run_lock import RunLock
 from sidecar.controller import journal
+from sidecar.controller.ledger import Ledger
 from sidecar.core.types import AppListening, Fleet, State, Unknown
-from sidecar.net.bounded_server import BoundedServer
 from sidecar.runlock.flock import FlockSlots
+from sidecar.server import local_server
 
 # -- while it serves ----------------------------------------------------------------------------------------------
 
@@ -112,12 +113,7 @@ async def test_draining_container_stays_down_for_balancers_while_the_sidecar_sto
 
 
 async def test_connections_that_are_kept_do_not_hold_up_the_end(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutdown = BoundedServer.shutdown
-
-    async def patiently(server: BoundedServer, limit_s: float | None = None) -> None:
-        await shutdown(server, limit_s and 3600.0)  # an hour for responses under way, instead of a second
-
-    monkeypatch.setattr(BoundedServer, "shutdown", patiently)
+    monkeypatch.setattr(local_server, "CLOSE_S", 3600.0)  # for responses under way, instead of a second
     async with start() as one, AsyncExitStack() as kept:
         for name in ("health_at", "errors_to"):
             host, _, port = one.addresses[name].rpartition(":")
@@ -194,7 +190,7 @@ async def test_part_that_fails_ends_all_and_its_exception_is_raised(
     async def broken() -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(daemon, "import_late", broken)
+    monkeypatch.setattr(Ledger, "run", lambda _: broken())
     async with start() as one:
         with pytest.raises(ExceptionGroup):
             await asyncio.wait_for(asyncio.shield(one.ended), 60)

@@ -339,7 +339,6 @@ if __name__ == "__main__":
         from sidecar.app import lean_import
 
         if sys.argv[1] != "library":
-            lean_import.defer_client()
-            lean_import.import_client()
+            lean_import.import_aiohttp()
         result = asyncio.run(work(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
         sys.stdout.write(json.dumps(result))

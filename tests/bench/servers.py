@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,22 +20,23 @@ NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 async def bare(host: str, port: int, unix_socket: str) -> None:
-    """aiohttp as its documentation shows it: application, router, no access log."""
+    """aiohttp as its documentation shows it, without an access log. It takes a report and answers as the sidecar does."""
     from aiohttp import web  # noqa: PLC0415 - each process has its own libraries only
 
-    async def ping(_request: web.Request) -> web.Response:
-        return web.Response(status=204)
+    waiting: deque[object] = deque(maxlen=1000)
 
-    async def json_ping(request: web.Request) -> web.Response:
-        await request.json()
-        return web.Response(status=204)
+    async def post_errors(request: web.Request) -> web.Response:
+        report = await request.json() if request.can_read_body else {}
+        if not isinstance(report, dict) or not isinstance(report.get("kind", ""), str):
+            raise web.HTTPBadRequest(text="kind: takes a text")
+        waiting.append(report)
+        return web.json_response({"state": "up"}, status=202)
 
     async def health(_request: web.Request) -> web.Response:
         return web.Response(text="up\n")
 
     app = web.Application()
-    app.router.add_post("/errors", ping)
-    app.router.add_post("/json", json_ping)
+    app.router.add_post("/errors", post_errors)
     app.router.add_get("/health", health)
     app.router.add_get("/metrics", health)
     await _serve(app, host, port, unix_socket)

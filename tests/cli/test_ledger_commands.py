@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.local_http import serving
 from harness.ports import free_port
-from harness.raw_http import Observed, listening
+from harness.raw_http import Observed
 from sidecar.cli import application, ledger_reader, local_api
 from sidecar.cli.ledger_reader import LedgerReader
 from sidecar.config.load import load
@@ -63,7 +64,7 @@ class LedgerServer:
         api = LedgerApi(
             self.stored, lambda _since: self.local, settled=settled, identity=IDENTITY, wall=time.time, limit_s=30
         )
-        async with listening(api.routes(), Observed()) as listener:
+        async with serving(api.routes(), Observed()) as listener:
             self.address = listener.addresses[0]
             yield
 

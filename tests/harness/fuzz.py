@@ -118,6 +118,11 @@ def http(chance: Random, lines: list[bytes] = LINES, bodies: list[bytes] = BODIE
     return _mutated(b"".join(parts), chance)
 
 
+def report(chance: Random) -> bytes:
+    """A body for the local listener, of which a few bytes may be wrong."""
+    return _mutated(chance.choice(REPORTS), chance)
+
+
 def packet(chance: Random) -> bytes:
     """Up to five lines of StatsD, of which few are valid."""
     lines = [

@@ -6,16 +6,12 @@ import asyncio
 import json
 import socket
 import struct
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from sidecar.net.listener import Listener
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from sidecar.net.web import Routes
+    from collections.abc import Mapping
 
 _TIMEOUT_S = 60.0
 _RESET = struct.pack("ii", 1, 0)
@@ -35,28 +31,6 @@ class Observed:
     @property
     def words(self) -> list[str]:
         return [word for _, word in self.refusals]
-
-
-@asynccontextmanager
-async def listening(
-    routes: Routes, observed: Observed, path: str | None = None, **options: Any
-) -> AsyncIterator[Listener]:
-    """An open listener named ``listener``, on loopback or on the unix socket ``path``, that cuts idle connections.
-
-    AssertionError at the end when asyncio reported an exception.
-    """
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: observed.unhandled.append(context))
-    listener = Listener("listener", routes, on_refusal=observed.refused, on_failure=observed.failures.append, **options)
-    await (listener.open_unix(path) if path else listener.open_tcp("127.0.0.1", 0))
-    sweeper = asyncio.create_task(listener.sweep())
-    try:
-        yield listener
-    finally:
-        sweeper.cancel()
-        with suppress(asyncio.CancelledError):
-            await sweeper
-        await listener.close()
-    assert not observed.unhandled, observed.unhandled
 
 
 class HasAddresses(Protocol):
@@ -156,17 +130,6 @@ class RawConnection:
         """End the connection with RST, as a crash does."""
         self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._writer.transport.abort()
-
-
-def pass_idle(listener: Listener, seconds: float) -> None:
-    """Let the listener believe that so much more time has passed, and sweep.
-
-    Real time would be that of the machine: one that stops for a moment makes its clients idle.
-    """
-    connections = listener._server
-    earlier = connections._time
-    connections._time = lambda: earlier() + seconds
-    connections.cut_idle()
 
 
 def post(path: str, body: bytes = b"", *headers: str) -> bytes:

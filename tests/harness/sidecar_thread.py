@@ -22,7 +22,6 @@ from harness.waiting import wait_for
 from sidecar.app import build, daemon
 from sidecar.cli import application
 from sidecar.config.load import load
-from sidecar.net.event_loop import new_loop
 from sidecar.net.threads import DaemonThreads
 
 _END_S = 60.0
@@ -57,7 +56,7 @@ class SidecarThread(Sidecar):
         return self._is_ready()
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=new_loop) as runner:
+        with asyncio.Runner() as runner:
             runner.run(self._serve())
 
     async def _serve(self) -> None:

@@ -267,7 +267,7 @@ ROWS: Final = (
     Row("token_file", "{files}/word", {"Token.path": "{files}/word"}),
     Row("tls_cert", "{files}/one-b.crt", OTHER_PAIR, also={"tls_key": "{files}/one-b.key"}),
     Row("tls_key", "{files}/one-b.key", OTHER_PAIR, also={"tls_cert": "{files}/one-b.crt"}),
-    Row("tls_listeners", "public", {"Listener(page).tls": "None", "PublicServer(public).tls": "ServerTls"}),
+    Row("tls_listeners", "public", {"LocalServer(page).tls": "None", "PublicServer(public).tls": "ServerTls"}),
     Row("tls_client_ca", "{files}/one.crt", {"ServerTls.files": "{files}/one.crt KeyPair"}),
     # messages
     Row("webhook_url", "http://b/h", {"Webhook.url": "http://b/h"}),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.raw_http import Observed, RawConnection, chunked, get, listening, post
+from harness.local_http import serving
+from harness.raw_http import Observed, RawConnection, chunked, get, post
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import start
 from sidecar.core.life.snapshot import Snapshot
@@ -36,14 +37,14 @@ from sidecar.core.types import (
 )
 from sidecar.inputs import report_api
 from sidecar.inputs.report_api import SMALL_BODY
+from sidecar.inputs.report_tap import ReportTap
 from sidecar.net.web import BODY_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Sequence
 
     from sidecar.core.life.container import Container
-    from sidecar.net.listener import Listener
+    from sidecar.server.local_server import LocalServer
 
 FULL_BODY = (
     b'{"count":2,"level":"recovered","kind":"redis","message":"m","fingerprint":"f","fatal":true,"app_start":"b"}'
@@ -90,18 +91,19 @@ def _routes(controller: Controller) -> Any:
         state=lambda: controller.state,
         snapshot=lambda: controller.snapshot,
         mode="enforce",
+        tap=ReportTap(lambda: 1.0),
     )
 
 
 @pytest.fixture
-async def listener(controller: Controller, observed: Observed) -> AsyncIterator[Listener]:
-    async with listening(_routes(controller), observed, guard=report_api.refuse_browsers) as listener:
+async def listener(controller: Controller, observed: Observed) -> AsyncIterator[LocalServer]:
+    async with serving(_routes(controller), observed) as listener:
         yield listener
     assert observed.failures == []
 
 
 @pytest.fixture
-async def wire(listener: Listener) -> AsyncIterator[RawConnection]:
+async def wire(listener: LocalServer) -> AsyncIterator[RawConnection]:
     async with await RawConnection.to(listener) as wire:
         yield wire
 
@@ -143,7 +145,7 @@ async def test_report_is_passed_on_and_answered_with_the_state(
     assert observed == Observed()
 
 
-async def test_each_turn_of_the_loop_parses_one_large_body(listener: Listener, controller: Controller) -> None:
+async def test_each_turn_of_the_loop_parses_one_large_body(listener: LocalServer, controller: Controller) -> None:
     turns, parsed_in = 0, []
     offer = controller.offer
 
@@ -245,108 +247,6 @@ async def test_report_to_a_full_inbox_is_a_503(
     answer = await wire.ask(request_)
     assert (answer.status, answer.error) == (503, "too many reports are waiting, this one was not counted")
     assert observed.refusals == [("listener", "full")]
-
-
-# -- browsers -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("headers", "word"),
-    [
-        pytest.param(["Origin: http://evil.example"], "cross_origin", id="another origin"),
-        pytest.param(["Origin: null"], "cross_origin", id="hidden origin"),
-        pytest.param(["Origin: http://localhost"], "cross_origin", id="another port of this machine"),
-        pytest.param(["oRiGiN: a"], "cross_origin", id="origin in odd letters"),
-        pytest.param(["Sec-Fetch-Site: cross-site"], "cross_origin", id="cross-site"),
-        pytest.param(["Sec-Fetch-Site: same-site"], "cross_origin", id="same-site"),
-        pytest.param(["Host: evil.example"], "host", id="rebound name"),
-        pytest.param(["Host: evil.example:9180"], "host", id="rebound name with a port"),
-        pytest.param(["Host: localhost.evil.example"], "host", id="name that begins like ours"),
-        pytest.param(["Host: 127.0.0.1.nip.io:9180"], "host", id="name that begins like our address"),
-        pytest.param(["Host: evil.example:localhost"], "host", id="our name as the port"),
-        pytest.param(["Host: localhost:evil.example"], "host", id="our name before another"),
-        pytest.param(["Host: evil.example@localhost"], "host", id="our name behind another"),
-        pytest.param(["Host: 2130706433"], "host", id="our address as one number"),
-        pytest.param(["Host: 10.0.0.1"], "host", id="another machine's address"),
-        pytest.param(["Host: 0.0.0.0:9180"], "host", id="address of all"),
-        pytest.param(["Host: [::2]"], "host", id="another v6 address"),
-    ],
-)
-@pytest.mark.parametrize(
-    "request_",
-    [
-        partial(errors, b""),
-        partial(post, "/results", b'{"ok":1}'),
-        partial(post, "/heartbeat", b""),
-        partial(get, "/verdict"),
-    ],
-    ids=["errors", "results", "heartbeat", "verdict"],
-)
-async def test_web_page_is_refused(
-    wire: RawConnection,
-    controller: Controller,
-    observed: Observed,
-    *,
-    request_: Callable[..., bytes],
-    headers: list[str],
-    word: str,
-) -> None:
-    answer = await wire.ask(request_(*headers))
-    assert (answer.status, observed.words) == (403, [word])
-    assert controller.taken == []
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        ["Host: localhost"],
-        ["Host: localhost:9180"],
-        ["Host: LocalHost:9180"],
-        ["Host: 127.0.0.1"],
-        ["Host: 127.0.0.1:9180"],
-        ["Host: 127.0.0.2:9180"],
-        ["Host: [::1]"],
-        ["Host: [::1]:9180"],
-        ["Host:"],
-        ["Sec-Fetch-Site: none"],
-    ],
-    ids=lambda headers: headers[0],
-)
-async def test_app_on_this_machine_is_allowed(wire: RawConnection, controller: Controller, headers: list[str]) -> None:
-    assert (await wire.ask(errors(b"", *headers))).status == 202
-    assert len(controller.taken) == 1
-
-
-async def test_preflight_gets_no_cors_permission(wire: RawConnection, controller: Controller) -> None:
-    asked = [
-        "Origin: http://evil.example",
-        "Access-Control-Request-Method: POST",
-        "Access-Control-Request-Private-Network: true",
-    ]
-    for headers in (asked, asked[1:]):
-        answer = await wire.ask(get("/errors", *headers, method="OPTIONS"))
-        assert answer.status in (403, 405)
-        assert not [name for name in answer.headers if name.startswith("access-control-")]
-    assert controller.taken == []
-
-
-async def test_responses_give_no_cors_permission(wire: RawConnection) -> None:
-    for request in (errors(), get("/verdict")):
-        assert not [name for name in (await wire.ask(request)).headers if name.startswith("access-control-")]
-
-
-async def test_unix_socket_takes_any_host_and_no_web_page(
-    controller: Controller, observed: Observed, run_dir: Path
-) -> None:
-    path = str(run_dir / "app.sock")
-    async with (
-        listening(_routes(controller), observed, path, guard=report_api.refuse_browsers) as listener,
-        await RawConnection.to(listener) as wire,
-    ):
-        for host in ("Host: arbiter", "Host: evil.example:80", "Host: localhost", "Host:"):
-            assert (await wire.ask(errors(b"", host))).status == 202
-        assert (await wire.ask(errors(b"", "Host: arbiter", "Origin: http://evil.example"))).status == 403
-    assert len(controller.taken) == 4
 
 
 # -- the verdict --------------------------------------------------------------------------------------------

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.raw_http import Observed, RawConnection, chunked, get, listening, pass_idle, post
+from harness.local_http import serving
+from harness.raw_http import Observed, RawConnection, chunked, get, post
 from harness.virtual_time import settle
 from harness.waiting import eventually
 from sidecar.core.life.container import start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Policy, State
 from sidecar.inputs import report_api
+from sidecar.inputs.report_tap import ReportTap
+from sidecar.server import local_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from sidecar.net.listener import Listener
+    from sidecar.server.local_server import LocalServer
 
 LIFE = post("/life")
-IDLE_S = 60.0
-PLACES = 4
 SNAPSHOT = Snapshot(1.0, start("app/a", 0.0, Policy()), Evidence(60), None)
 
 
@@ -34,11 +36,16 @@ class LocalListener:
     def __init__(self, observed: Observed) -> None:
         self.observed = observed
         self.gone = 0
-        self.listener: Listener
+        self.listener: LocalServer
 
     def routes(self) -> Any:
         return report_api.routes(
-            lambda _reports: True, on_exit=self.go, state=lambda: State.UP, snapshot=lambda: SNAPSHOT, mode="enforce"
+            lambda _reports: True,
+            on_exit=self.go,
+            state=lambda: State.UP,
+            snapshot=lambda: SNAPSHOT,
+            mode="enforce",
+            tap=ReportTap(time.time),
         )
 
     def go(self) -> None:
@@ -46,7 +53,7 @@ class LocalListener:
 
     @property
     def held(self) -> int:
-        return len(self.listener._server._long)
+        return len(self.listener._answering)
 
     async def ends(self, lives: int) -> None:
         """Wait until only so many are held."""
@@ -60,8 +67,7 @@ class LocalListener:
 @asynccontextmanager
 async def _local(run_dir: Path) -> AsyncIterator[LocalListener]:
     local = LocalListener(Observed())
-    options: dict[str, Any] = {"idle_s": IDLE_S, "max_connections": PLACES, "guard": report_api.refuse_browsers}
-    async with listening(local.routes(), local.observed, str(run_dir / "app.sock"), **options) as local.listener:
+    async with serving(local.routes(), local.observed, str(run_dir / "app.sock")) as local.listener:
         yield local
     assert local.observed.failures == []
 
@@ -127,43 +133,28 @@ async def test_client_that_closes_before_the_response_is_forgotten(local: LocalL
         wire.reset()
     async with await RawConnection.to(local.listener) as wire:
         assert (await wire.ask(get("/verdict"))).status == 200
-    await eventually(lambda: not local.listener._server.connections, timeout_s=60, what="all have gone")
-    assert local.held == 0
+    await local.ends(0)
     before = local.gone  # a reset may overtake the request: then there was no connection
     (await _hold(local)).close()
     await local.ends(0)
     assert local.gone == before + 1
 
 
-async def test_life_connection_is_not_cut_as_idle(local: LocalListener) -> None:
-    held = await _hold(local)
-    async with await RawConnection.to(local.listener) as silent:
-        await eventually(lambda: local.listener._server._last_request, timeout_s=60, what="the silent one is there")
-        pass_idle(local.listener, IDLE_S + 1)
-        assert await silent.rest() == b""
-    assert (held.ended, local.gone, local.observed.words) == (False, 0, ["idle"])
-    held.close()
-
-
-@pytest.mark.parametrize("is_late", [False, True])
-async def test_life_connection_that_sends_more_is_cut(local: LocalListener, is_late: bool) -> None:  # noqa: FBT001
-    async with await RawConnection.to(local.listener) as wire:
-        await wire.send(LIFE + (b"" if is_late else b"x"))
-        if is_late:
-            await eventually(lambda: local.held == 1, timeout_s=60, what="it is held")
-            await wire.send(b"x")
-        await eventually(lambda: local.gone == 1, timeout_s=60, what="it is cut")
-    assert (local.held, local.observed.words) == (0, ["pipelined"])
-
-
-async def test_life_connections_neither_take_places_nor_lose_them(local: LocalListener) -> None:
-    async with AsyncExitStack() as stack:
-        held = [await stack.enter_async_context(await _hold(local)) for _ in range(2 * PLACES)]
-        for _ in range(3 * PLACES):
+async def test_life_connection_is_closed_neither_as_idle_nor_for_others(run_dir: Path) -> None:
+    local = LocalListener(Observed())
+    options: dict[str, Any] = {"idle_s": 0.05, "max_connections": 3}
+    async with (
+        serving(local.routes(), local.observed, str(run_dir / "app.sock"), **options) as local.listener,
+        AsyncExitStack() as stack,
+    ):
+        held = [await stack.enter_async_context(await _hold(local)) for _ in range(2)]
+        silent = await stack.enter_async_context(await RawConnection.to(local.listener))
+        assert await silent.rest() == b"", "it was idle for long enough"
+        for _ in range(5):
             stack.push_async_exit(await RawConnection.to(local.listener))
         assert await local.is_up()
         assert not any(wire.ended for wire in held)
-        assert (local.held, local.gone) == (2 * PLACES, 0)
+        assert (local.held, local.gone) == (2, 0)
 
 
 async def test_too_many_life_connections_are_refused(local: LocalListener) -> None:
@@ -199,24 +190,26 @@ async def test_refused_life_connection_reports_no_exit(local: LocalListener, req
 async def test_body_that_breaks_off_opens_no_life_connection(local: LocalListener) -> None:
     async with await RawConnection.to(local.listener) as wire:
         await wire.send(post("/life", b"four")[:-2])
-    await eventually(lambda: local.observed.words, timeout_s=60, what="it is refused")
-    assert (local.observed.words, local.gone) == (["broken"], 0)
+        await eventually(lambda: local.held == 1, timeout_s=60, what="its body is awaited")
+    await local.ends(0)
+    assert local.gone == 0
 
 
 async def test_life_connection_over_tcp_is_refused(local: LocalListener) -> None:
-    async with listening(local.routes(), local.observed) as over_tcp, await RawConnection.to(over_tcp) as wire:
+    async with serving(local.routes(), local.observed) as over_tcp, await RawConnection.to(over_tcp) as wire:
         answer = await wire.ask(LIFE)
         assert (answer.status, answer.error) == (403, "/life: only over the unix socket")
         assert (await wire.ask(post("/heartbeat"))).status == 202
     assert (local.observed.words, local.gone) == (["socket_only"], 0)
 
 
-async def test_closing_the_listener_ends_it_promptly_and_is_no_exit_of_the_app(local: LocalListener) -> None:
-    async with AsyncExitStack() as stack:
+async def test_closing_the_listener_ends_it_promptly_and_is_no_exit_of_the_app(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_server, "CLOSE_S", 3600.0)  # nothing waits for it
+    async with _local(run_dir) as local, AsyncExitStack() as stack:
         held = [await stack.enter_async_context(await _hold(local)) for _ in range(3)]
-        closing = asyncio.create_task(local.listener.close())
-        await settle()
-        assert closing.done()
+        await local.listener.close()
         for wire in held:
             assert await wire.rest() == b"0\r\n\r\n"  # in order: the answer is at its end
     assert (local.held, local.gone) == (0, 0)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
 
-from harness.raw_http import Observed, RawConnection, get, listening, post
+from harness.local_http import serving
+from harness.raw_http import Observed, RawConnection, post
 from harness.virtual_time import in_virtual_time, settle
 from harness.waiting import eventually
 from sidecar.net.token_check import LIMIT_S, TokenCheck
 from sidecar.net.token_file import Token
 from sidecar.net.web import HttpError
-from sidecar.server import callers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,27 +171,24 @@ async def test_cancelled_request_does_not_cancel_the_read_of_others(disk: Disk) 
 # -- at a listener ------------------------------------------------------------------------------------------
 
 
-async def _up(_request: web.BaseRequest) -> web.Response:
-    return web.Response(text="up\n")
-
-
-async def _order(check: TokenCheck, request: web.BaseRequest) -> web.Response:
-    await callers.check(request, check.allows)
+async def _done(_request: web.BaseRequest) -> web.Response:
     return web.Response(text="done\n")
 
 
-async def test_health_is_answered_while_an_order_waits_for_the_disk(disk: Disk) -> None:
+ROUTES: Routes = {"/errors": {"POST": _done}, "/hold": {"POST": _done}}
+
+
+async def test_reports_are_taken_while_an_order_waits_for_the_disk(disk: Disk) -> None:
     observed = Observed()
-    routes: Routes = {"/health": {"GET": _up}, "/hold": {"POST": partial(_order, TokenCheck(disk.read, NEVER_S))}}
     async with (
-        listening(routes, observed) as listener,
-        await RawConnection.to(listener) as orders,
-        await RawConnection.to(listener) as polls,
+        serving(ROUTES, observed, authorize=TokenCheck(disk.read, NEVER_S).allows) as server,
+        await RawConnection.to(server) as orders,
+        await RawConnection.to(server) as app,
     ):
         await orders.send(post("/hold", b"", f"Authorization: {RIGHT}"))
         await eventually(lambda: disk.begun == 1, timeout_s=60, what="it is read")
         for _ in range(10):
-            assert (await polls.ask(get("/health"))).status == 200
+            assert (await app.ask(post("/errors"))).status == 200
         disk.goes_on.set()
         assert (await orders.answer()).status == 200
     assert observed.failures == []
@@ -200,8 +196,10 @@ async def test_health_is_answered_while_an_order_waits_for_the_disk(disk: Disk) 
 
 async def test_order_that_waits_too_long_is_not_carried_out_and_counted(disk: Disk) -> None:
     observed = Observed()
-    routes: Routes = {"/hold": {"POST": partial(_order, TokenCheck(disk.read, 0.05))}}
-    async with listening(routes, observed) as listener, await RawConnection.to(listener) as orders:
+    async with (
+        serving(ROUTES, observed, authorize=TokenCheck(disk.read, 0.05).allows) as server,
+        await RawConnection.to(server) as orders,
+    ):
         answer = await orders.ask(post("/hold", b"", f"Authorization: {RIGHT}"))
     assert (answer.status, observed.words) == (503, ["token_file"])
     assert "ARBITER_TOKEN_FILE" in answer.error

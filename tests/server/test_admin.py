@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness.budgets import StubBudget
-from harness.raw_http import Answer, Observed, RawConnection, get, listening, post
+from harness.local_http import serving
+from harness.raw_http import Answer, Observed, RawConnection, get, post
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.types import CauseTrial, Entry, Fleet, Hold, Presence, State
-from sidecar.inputs import report_api
 from sidecar.net.web import BODY_LIMIT
 from sidecar.server.admin import AdminApi
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
-    from sidecar.server.callers import Authorize
 
 NOW_S = 1_700_000_000.0
 ORDER = {"for": "1h", "reason": "migration", "author": "alice"}
@@ -43,7 +40,7 @@ class AdminRig:
         self.log: list[str] = []
         self.ledger: list[Entry] = []
 
-    def admin(self, authorize: Authorize | None = None) -> AdminApi:
+    def admin(self) -> AdminApi:
         return AdminApi(
             self.budget,
             fleet=lambda: self.fleet,
@@ -53,7 +50,6 @@ class AdminRig:
             wall=lambda: NOW_S,
             log=self.log.append,
             record=self.ledger.append,
-            authorize=authorize,
         )
 
 
@@ -70,7 +66,7 @@ def observed() -> Observed:
 @pytest.fixture
 async def wire(rig: AdminRig, observed: Observed) -> AsyncIterator[RawConnection]:
     async with (
-        listening(rig.admin().routes(), observed, guard=report_api.refuse_browsers) as listener,
+        serving(rig.admin().routes(), observed) as listener,
         await RawConnection.to(listener) as wire,
     ):
         yield wire
@@ -251,44 +247,6 @@ async def test_release_of_another_instance_without_the_store_is_a_502(wire: RawC
     rig.budget.server.fails = "connection"
     answer = await _release(wire, "?scope=instance&instance=b")
     assert (answer.status, answer.json()) == (502, AWAY)
-
-
-# -- authorization ------------------------------------------------------------------------------------------
-
-
-def _bearer(word: str) -> str:
-    return f"Authorization: Bearer {word}"
-
-
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-async def test_orders_over_tcp_need_the_token_if_there_is_one(rig: AdminRig, observed: Observed, method: str) -> None:
-    async def authorize(header: str | None) -> bool:
-        return header == "Bearer right"
-
-    routes = rig.admin(authorize).routes()
-    content = json.dumps(ORDER).encode() if method == "POST" else b""
-    async with listening(routes, observed) as listener, await RawConnection.to(listener) as wire:
-        for headers, status in (((), 401), ((_bearer("wrong"),), 401), ((_bearer("right"),), 200)):
-            answer = await wire.ask(post("/hold", content, *headers).replace(b"POST", method.encode(), 1))
-            assert answer.status == status
-        assert (await _fleet(wire)).status == 200
-    assert observed.words == ["token", "token"]
-    assert len(rig.log) == 1
-
-
-async def test_unix_socket_needs_no_token_and_the_log_names_the_user(
-    rig: AdminRig, observed: Observed, run_dir: Path
-) -> None:
-    async def authorize(_: str | None) -> bool:
-        return False
-
-    routes = rig.admin(authorize).routes()
-    async with (
-        listening(routes, observed, str(run_dir / "a.sock")) as listener,
-        await RawConnection.to(listener) as wire,
-    ):
-        assert (await _hold(wire)).status == 200
-    assert rig.log == [f"alice holds the service: migration (over the unix socket by user {os.getuid()})"]
 
 
 # -- fleet --------------------------------------------------------------------------------------------------

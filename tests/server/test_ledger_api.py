@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.raw_http import Observed, RawConnection, get, listening
+from harness.local_http import serving
+from harness.raw_http import Observed, RawConnection, get
 from sidecar.core.types import Entry, Unknown
 from sidecar.server.ledger_api import LedgerApi, LedgerQuery
 
@@ -78,7 +79,7 @@ def rig() -> LedgerRig:
 @pytest.fixture
 async def wire(rig: LedgerRig) -> AsyncIterator[RawConnection]:
     observed = Observed()
-    async with listening(rig.events().routes(), observed) as listener, await RawConnection.to(listener) as wire:
+    async with serving(rig.events().routes(), observed) as listener, await RawConnection.to(listener) as wire:
         yield wire
     assert observed.failures == []
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.raw_http import Answer, Observed, RawConnection, get, listening, post
+from harness.local_http import serving
+from harness.raw_http import Answer, Observed, RawConnection, get, post
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, start
 from sidecar.core.life.snapshot import Record
@@ -24,7 +25,6 @@ from sidecar.core.life.triggers import (
 )
 from sidecar.core.types import Answer as Reply
 from sidecar.core.types import Denied, Evidence, Granted, Judgement, Policy, State, Unknown, Verdict
-from sidecar.inputs import report_api
 from sidecar.server.overrides import OverridesApi
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def observed() -> Observed:
 @pytest.fixture
 async def wire(box: Box, observed: Observed) -> AsyncIterator[RawConnection]:
     async with (
-        listening(box.overrides.routes(), observed, guard=report_api.refuse_browsers) as listener,
+        serving(box.overrides.routes(), observed) as listener,
         await RawConnection.to(listener) as wire,
     ):
         yield wire
@@ -142,7 +142,7 @@ async def test_controller_that_hangs_is_a_202_too(wire: RawConnection, box: Box)
 async def test_order_overtaken_by_another_event_says_so(observed: Observed, event: Trigger) -> None:
     box = Box(limit_s=60)
     box.reply = None
-    async with listening(box.overrides.routes(), observed) as listener, await RawConnection.to(listener) as wire:
+    async with serving(box.overrides.routes(), observed) as listener, await RawConnection.to(listener) as wire:
         await wire.send(post("/cull", json.dumps(ORDER).encode()))
         async with asyncio.timeout(5):
             await box.has_order.wait()
@@ -175,7 +175,7 @@ async def test_culled_container_is_revived(wire: RawConnection, box: Box) -> Non
 
 async def test_shadow_mode_only_says_what_would_happen(observed: Observed) -> None:
     box = Box(Policy(enforce=False))
-    async with listening(box.overrides.routes(), observed) as listener, await RawConnection.to(listener) as wire:
+    async with serving(box.overrides.routes(), observed) as listener, await RawConnection.to(listener) as wire:
         assert _told(await _order(wire, "/cull")) == (200, "would_cull", "")
         assert box.container.haproxy_up
         assert _told(await _order(wire, "/cull")) == (200, "already", "")
@@ -207,19 +207,6 @@ async def test_bad_order_orders_nothing(
     assert observed.words == [word]
     assert box.log == []
     assert box.container.state is State.UP
-
-
-async def test_orders_over_tcp_need_the_token_if_there_is_one(box: Box, observed: Observed) -> None:
-    async def authorize(header: str | None) -> bool:
-        return header == "B x"
-
-    overrides = OverridesApi(box.put, instance="a", limit_s=0.2, log=box.log.append, authorize=authorize)
-    async with listening(overrides.routes(), observed) as listener, await RawConnection.to(listener) as wire:
-        content = json.dumps(ORDER).encode()
-        for headers, status in (((), 401), (("Authorization: B y",), 401), (("Authorization: B x",), 202)):
-            assert (await wire.ask(post("/cull", content, *headers))).status == status
-    assert observed.words == ["token", "token"]
-    assert len(box.log) == 1
 
 
 @pytest.mark.parametrize("path", ["/cull", "/revive"])

@@ -1,4 +1,4 @@
-// The status page: shows the state that one stream of events sends. Data never becomes markup, only text.
+// The status page: shows the state that it asks for every two seconds. Data never becomes markup, only text.
 // Without a query it is about the service; ?container=NAME is about one container.
 "use strict";
 
@@ -6,7 +6,8 @@ const byId = (id) => document.getElementById(id);
 const TOKEN = "arbiter-token";
 const AUTHOR = "arbiter-author";
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
-const HIDDEN_MS = 60000;
+const POLL_MS = 2000;
+const ANSWER_MS = 15000;
 const SVG = "http://www.w3.org/2000/svg";
 const MOST_TOKENS = 50;
 const MOST_ROWS = 50;
@@ -39,8 +40,9 @@ let sorting = { column: 1, isReversed: false };
 let shownRows = MOST_ROWS;
 let skew_s = 0;
 let failures = 0;
-let following = null;
+let shownTexts = {};
 let isRunning = false;
+let endPause = () => {};
 
 // -- making elements --------------------------------------------------------------------------------------------
 
@@ -307,7 +309,7 @@ function showFleet(fleet) {
     ...(more > 0 ? [make("li", `and ${more} more that have left`)] : [])]);
 }
 
-// The rest of a pause is counted down between messages.
+// The rest of a pause is counted down between two answers.
 function showTrials(fleet) {
   const trials = fleet?.trials ?? [];
   fill("trials", trials.length ? trials.map((trial) => {
@@ -428,12 +430,9 @@ function containerRow(one) {
   return row;
 }
 
-// The containers come in parts, so that a change of one sends a few and not all.
 function gatherContainers(parts) {
-  if (!Object.keys(parts).some((name) => name.startsWith("containers")) && !("fleet" in parts) && !("timeline" in parts)) return;
-  rows = Object.entries(last).filter(([name]) => name.startsWith("containers"))
-    .sort(([a], [b]) => a.slice(10) - b.slice(10)).flatMap(([, block]) => block)
-    .map((values) => Object.fromEntries(FIELDS.map((name, at) => [name, values[at] ?? null])));
+  if (!("containers" in parts) && !("fleet" in parts) && !("timeline" in parts)) return;
+  rows = (last.containers ?? []).map((values) => Object.fromEntries(FIELDS.map((name, at) => [name, values[at] ?? null])));
   if (NAMED === null) {
     showTiles();
     showWeights();
@@ -601,7 +600,16 @@ const SHOWN = [["why", showState], ["banner", showBanner], ["store", showKnown],
   ["errors", showErrors], ["budget", showBudget], ["timeline", showTimeline], ["fleet", showFleet], ["events", showEvents],
   ["stored", showStored], ["listeners", showListeners]];
 
-// A message has all parts, or only those that have changed.
+// The parts that differ from those shown: what is drawn again loses the focus and the place where it was scrolled to.
+function changed(parts) {
+  return Object.fromEntries(Object.entries(parts).filter(([name, part]) => {
+    const text = JSON.stringify(part);
+    const isNew = shownTexts[name] !== text;
+    shownTexts[name] = text;
+    return isNew;
+  }));
+}
+
 function show(parts) {
   last = { ...last, ...parts };
   skew_s = parts.now - Date.now() / 1000;
@@ -610,7 +618,7 @@ function show(parts) {
   gatherContainers(parts);
 }
 
-// -- the stream -------------------------------------------------------------------------------------------------
+// -- polling ----------------------------------------------------------------------------------------------------
 
 function headers() {
   const token = sessionStorage.getItem(TOKEN);
@@ -623,47 +631,38 @@ function live(word, className = "") {
   setText("live", word);
 }
 
-// EventSource cannot send a token, so fetch reads the stream. Returns true if a token is needed first.
-async function follow() {
-  following = new AbortController();
-  const response = await fetch("page/stream", { headers: headers(), cache: "no-store", signal: following.signal });
+// Returns whether to go on: not before a token is entered, if one is needed.
+async function poll() {
+  const response = await fetch("page/state", { headers: headers(), cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
   if (response.status === 401) {
     askForToken();
-    return true;
+    return false;
   }
-  if (!response.ok) throw new Error((await response.json()).error);
-  byId("login").hidden = true;
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return false;
-    const blocks = (text + value).split("\n\n");
-    text = blocks.pop();
-    blocks.forEach(take);
-  }
-}
-
-function take(block) {
+  const state = read(await response.text());
+  if (!response.ok) throw new Error(state.error);
+  show(changed(state));
   failures = 0;
-  if (block.startsWith("data: ")) show(read(block.slice(6)));
   live(`live, ${clock(now())} UTC`, "fresh");
+  return true;
 }
 
 async function run() {
   if (isRunning) return;
   isRunning = true;
   for (;;) {
-    let said = "";
+    let pause = POLL_MS;
     try {
-      if (await follow()) break;
+      if (!await poll()) break;
     } catch (error) {
-      said = error instanceof TypeError || error.name === "AbortError" ? "" : `: ${error.message}`;
+      const said = error instanceof TypeError || error.name === "TimeoutError" ? "" : `: ${error.message}`;
+      live(last.now ? `connection lost, as of ${clock(last.now)} UTC${said}` : `no connection${said}`, "lost");
+      pause = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
+      failures += 1;
     }
-    if (document.hidden) await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
-    live(last.now ? `connection lost, as of ${clock(last.now)} UTC${said}` : `no connection${said}`, "lost");
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MS[Math.min(failures, RETRY_MS.length - 1)]));
-    failures += 1;
+    await new Promise((resolve) => {
+      endPause = resolve;
+      setTimeout(resolve, pause);
+    });
   }
   isRunning = false;
 }
@@ -699,6 +698,7 @@ async function order(method, path, value) {
   } catch (error) {
     setText("order-text", "The sidecar did not answer: the order may have been carried out or not.");
   }
+  endPause();
 }
 
 function release(hold) {
@@ -740,13 +740,6 @@ byId("login").addEventListener("submit", (event) => {
   byId("token").value = "";
   byId("login").hidden = true;
   run();
-});
-
-// A hidden page leaves its stream to other viewers.
-let leaving = 0;
-document.addEventListener("visibilitychange", () => {
-  clearTimeout(leaving);
-  if (document.hidden) leaving = setTimeout(() => following?.abort(), HIDDEN_MS);
 });
 
 setInterval(() => {

@@ -1,6 +1,7 @@
 """The data of the status page: the service first (banner, containers, tokens, time line), then this container.
 
-While the store is away, the page shows what was known last, and since when.
+The page asks for it every two seconds. It is read once for all viewers, and only while there are viewers. While the
+store is away, the page shows what was known last, and since when.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,7 +20,7 @@ from sidecar.core.fleet import members as fleet_members
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.members import MemberList
 from sidecar.core.types import Entry, Fleet, Hold, Unknown
-from sidecar.server import unknown_replies
+from sidecar.server import long_answer, unknown_replies
 from sidecar.server.history import History
 from sidecar.server.page import containers
 from sidecar.server.page.banner import Situation, banner
@@ -40,7 +42,18 @@ EVENTS_PAGE: Final = 100
 EVENTS_PAGES: Final = 105
 MINUTES: Final = 60
 BLOCK: Final = 100
-"""Number of containers in one part of the page: a part is written, and sent, only when one of them has changed."""
+"""Number of containers that are read in one turn of the loop."""
+
+FRESH_S: Final = 1.0
+"""Viewers that ask within this time get the same answer."""
+
+STORE_WAIT_S: Final = 1.0
+"""Maximum time that an answer waits for the store; then it has what was known before."""
+
+STORE_PAUSE_FACTOR: Final = 10
+"""The pause after a read of the store is this many times as long as the read, to spare a slow store."""
+
+MAX_PAUSE_S: Final = 30.0
 
 MOST_DEPARTED: Final = 20
 COUNTED: Final = {"culled": "culls", "would_cull": "culls", "denied": "refusals"}
@@ -82,9 +95,20 @@ class _Known(NamedTuple):
 
 
 class PageState:
-    """Reads the parts of the page as JSON values. ``limit_s``: maximum time to wait for the store."""
+    """Reads the parts of the page as JSON values. ``limit_s``: maximum time to wait for the store.
 
-    def __init__(self, judging: JudgingConfig, rules: BudgetConfig, sources: PageSources, *, limit_s: float) -> None:
+    ``on_failure`` gets the exception of a read, and the parts stay as they were.
+    """
+
+    def __init__(
+        self,
+        judging: JudgingConfig,
+        rules: BudgetConfig,
+        sources: PageSources,
+        *,
+        limit_s: float,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
         self.csrf = token_urlsafe(24)
         self._judging = judging
         self._rules = rules
@@ -92,12 +116,48 @@ class PageState:
         self._limit_s = limit_s
         self._timeline = _Timeline(sources.budget, sources.local_entries, limit_s)
         self._known: _Known | None = None
-        self._blocks = 0
+        self._on_failure = on_failure
+        self._lock = asyncio.Lock()
+        self._document: list[bytes] = []
+        self._written_at = -inf
+        self._stored: dict[str, Any] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._next_read_at = -inf
+
+    async def document(self) -> list[bytes]:
+        """All parts as the pieces of a JSON object; the store's parts may be missing at first, and older later."""
+        async with self._lock:
+            if time.monotonic() - self._written_at >= FRESH_S:
+                await self._refresh()
+                parts = {"now": round(time.time(), 3), **self.quick(), **self._stored}
+                self._document, self._written_at = await long_answer.written(parts), time.monotonic()
+        return self._document
+
+    def hurry(self) -> None:
+        """Read all parts for the next answer: an order has changed them."""
+        self._written_at = self._next_read_at = -inf
+
+    async def _refresh(self) -> None:
+        """Begin to read the store if it is time, and wait for the read a while."""
+        if self._reading is None and time.monotonic() >= self._next_read_at:
+            self._reading = asyncio.create_task(self._read_store())
+        if self._reading is not None:
+            await asyncio.wait((self._reading,), timeout=STORE_WAIT_S)
+
+    async def _read_store(self) -> None:
+        begun = time.monotonic()
+        try:
+            self._stored = await self.slow()
+        except Exception as error:  # noqa: BLE001 - the page then shows what it showed before
+            self._on_failure(error)
+        took_s = time.monotonic() - begun
+        self._next_read_at = begun + took_s + min(MAX_PAUSE_S, STORE_PAUSE_FACTOR * took_s)
+        self._reading = None
 
     def quick(self) -> dict[str, Any]:
         """The parts that come from memory: why, the errors of the hour, and what never changes."""
         why = self._from.why()
-        del why["at"]  # is sent with every message
+        del why["at"]  # the page has "now"
         limit, window_s = self._judging.error_limit, self._judging.error_window
         errors = {"limit": limit, "window_s": window_s, "minutes": self._from.error_counts()}
         return {"why": why, "errors": errors, "listeners": dict(self._from.listeners), "csrf": self.csrf}
@@ -117,7 +177,7 @@ class PageState:
             "budget": known.budget,
             "fleet": _fleet(known, now),
             "holds": self._holds(known.holds),
-            **self._container_parts(known.rows),
+            "containers": known.rows,
             "timeline": timeline,
             "events": events,
             "stored": stored,
@@ -149,14 +209,6 @@ class PageState:
         ]
         current = [hold for hold in known.holds if hold.until > now]
         return known._replace(rows=rows, holds=[*current, *local])
-
-    def _container_parts(self, rows: Sequence[ContainerFacts]) -> dict[str, Any]:
-        """The containers in parts of ``BLOCK``; parts that are no longer needed become empty."""
-        blocks = [rows[at : at + BLOCK] for at in range(0, len(rows), BLOCK)]
-        parts: dict[str, Any] = {f"containers{number}": block for number, block in enumerate(blocks)}
-        parts |= {f"containers{number}": [] for number in range(len(blocks), self._blocks)}
-        self._blocks = max(self._blocks, len(blocks))
-        return parts
 
     def _banner(self, known: _Known, unknown: Unknown | None, why: Mapping[str, Any], now: float) -> dict[str, Any]:
         away_since = now - self._from.fleet_age_s() if self._from.fleet() is not None else None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -36,6 +39,7 @@ class Office:
         self.history: list[Decision] = []
         self.fleet: Fleet | None = None
         self.local: list[Entry] = []
+        self.failures: list[Exception] = []
         sources = PageSources(
             lambda: {"at": 1.0, "state": "up", "alone": "No shared store.", "mode": "enforce"},
             lambda: OWN,
@@ -47,7 +51,9 @@ class Office:
             lambda _since: self.local,
             runbook_url="https://wiki/runbooks",
         )
-        self.status = PageState(JudgingConfig(), BudgetConfig(budget=budget), sources, limit_s=5.0)
+        self.status = PageState(
+            JudgingConfig(), BudgetConfig(budget=budget), sources, limit_s=5.0, on_failure=self.failures.append
+        )
 
 
 @pytest.fixture
@@ -67,8 +73,7 @@ async def test_quick_parts_come_from_memory(office: Office) -> None:
 
 def rows(parts: dict[str, Any]) -> list[Any]:
     """All containers of the parts."""
-    names = sorted((name for name in parts if name.startswith("containers")), key=lambda name: int(name[10:]))
-    return [row for name in names for row in parts[name]]
+    return list(parts["containers"])
 
 
 async def test_containers_tokens_and_holds_are_those_of_the_store(office: Office) -> None:
@@ -105,21 +110,6 @@ async def test_row_without_a_description_is_as_old_as_its_last_beat(
     now = time.time()
     _, row = rows(await office.status.slow())
     assert (row.state, row.since, row.born) == (state, pytest.approx(now - 3_600, abs=60), 0)
-
-
-async def test_only_parts_whose_containers_changed_differ_and_a_smaller_fleet_empties_the_rest(office: Office) -> None:
-    every = tuple(Member(f"c{at:03}", Presence.WELL, "", 1.0) for at in range(250))
-    office.budget.known = MemberList(Fleet(250), 0, every)
-    first = await office.status.slow()
-    assert [len(first[f"containers{at}"]) for at in range(3)] == [100, 100, 51]
-    sick = every[120]._replace(presence=Presence.SUSPECT, age_s=9.0)
-    office.budget.known = MemberList(Fleet(250, 1), 0, (*every[:120], sick, *every[121:]))
-    second = await office.status.slow()
-    changed = [name for name in first if name.startswith("containers") and first[name] != second[name]]
-    assert changed == ["containers1"]
-    office.budget.known = MemberList(Fleet(1), 0, every[:1])
-    third = await office.status.slow()
-    assert [len(third[f"containers{at}"]) for at in range(3)] == [2, 0, 0]
 
 
 async def test_part_of_the_fleet_is_counted_as_the_capacity() -> None:
@@ -214,3 +204,63 @@ async def test_errors_culls_and_refusals_of_the_hour_are_counted_by_minute(offic
     assert (moved, line["start"]) == (0, minute - 59) or moved == 1
     if not moved:
         assert by_minute == {"errors": {0: 3, 58: 40}, "culls": {29: 1}, "refusals": {29: 1, 58: 1}}
+
+
+# -- the document that all viewers get ------------------------------------------------------------------------------
+
+
+async def _document(office: Office) -> dict[str, Any]:
+    return dict(json.loads(b"".join(await office.status.document())))
+
+
+async def test_document_has_all_parts_and_the_time(office: Office) -> None:
+    parts = await _document(office)
+    assert parts["now"] == pytest.approx(time.time(), abs=60)
+    assert parts.keys() == {"now", *office.status.quick(), *await office.status.slow()}
+
+
+async def test_viewers_share_a_read_until_it_is_old_or_an_order_has_changed_the_state(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await asyncio.gather(office.status.document(), office.status.document())
+    assert first is second
+    office.budget.known = MemberList(Fleet(7), 0)
+    assert await office.status.document() is first
+    office.status.hurry()
+    assert (await _document(office))["fleet"]["alive"] == 7
+    monkeypatch.setattr(page_state, "FRESH_S", 0.0)
+    monkeypatch.setattr(page_state, "STORE_PAUSE_FACTOR", 1e9)
+    office.status.hurry()
+    document = await office.status.document()
+    office.budget.known = MemberList(Fleet(8), 0)
+    assert await office.status.document() is not document
+    assert (await _document(office))["fleet"]["alive"] == 7, "a slow store is spared"
+
+
+async def test_slow_store_delays_no_more_than_the_first_answers(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_state, "STORE_WAIT_S", 0.01)
+    monkeypatch.setattr(page_state, "FRESH_S", 0.0)
+    answered = asyncio.Event()
+
+    async def slow() -> dict[str, Any]:
+        await answered.wait()
+        return {"fleet": "known"}
+
+    monkeypatch.setattr(office.status, "slow", slow)
+    for _ in range(2):
+        parts = await _document(office)
+        assert (parts["why"]["state"], "fleet" in parts) == ("up", False)
+    answered.set()
+    monkeypatch.setattr(page_state, "STORE_WAIT_S", 60)
+    assert (await _document(office))["fleet"] == "known"
+
+
+async def test_failed_read_of_the_store_leaves_what_was_known(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _document(office)
+    failing = AsyncMock(side_effect=KeyError("a"))
+    monkeypatch.setattr(office.status, "slow", failing)
+    office.status.hurry()
+    assert "fleet" in await _document(office)
+    assert [type(error) for error in office.failures] == [KeyError]

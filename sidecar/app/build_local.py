@@ -1,58 +1,76 @@
-"""Builds what operators use: holds, culls, the fleet, the events and the status page."""
+"""Builds the local listener and the page for other machines: reports, holds, the fleet, the events, the status page."""
 
 from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from sidecar import __version__
 from sidecar.app import build_store
-from sidecar.config import redis_urls
+from sidecar.config import addresses, redis_urls
 from sidecar.config.bound import bound
 from sidecar.core.fleet.members import digest_of
-from sidecar.net import web
+from sidecar.core.types import AppExited
+from sidecar.inputs import report_api
 from sidecar.net.token_check import TokenCheck
 from sidecar.net.token_file import Token
-from sidecar.server import callers
 from sidecar.server.admin import AdminApi
 from sidecar.server.ledger_api import LedgerApi
+from sidecar.server.local_server import LocalServer
 from sidecar.server.overrides import OverridesApi
-from sidecar.server.page.change_stream import ChangeStream
 from sidecar.server.page.page_state import PageSources, PageState
 from sidecar.server.page.status_page import StatusPage
-from sidecar.server.report_stream import ReportStream
+from sidecar.server.report_watch import ReportWatch
+from sidecar.server.request_check import RequestCheck
 from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sidecar.app.build import Sidecar
     from sidecar.config.settings import Config
-    from sidecar.server.callers import Authorize
+    from sidecar.net import web
+    from sidecar.net.tls import ServerTls
     from sidecar.server.why import Why
 
 STORE_WAIT_S: Final = 4.0
-"""Time beyond that of Redis that an operator waits for the store: its client may have to be imported."""
+"""Time beyond that of Redis that an operator waits for the store: its connection may have to be made."""
 
 
-class OperatorRoutes(NamedTuple):
-    """The routes of the local listener, and of the page listener for others with the token."""
+def local_servers(
+    sidecar: Sidecar, why: Why, tls: ServerTls | None, connection_limit: Callable[[str], int]
+) -> tuple[LocalServer, LocalServer | None]:
+    """Build the local listener, and the page listener if it is configured; neither is open.
 
-    local: web.Routes
-    page: web.Routes
+    ``connection_limit``: the maximum number of connections by the name of the listener.
+    """
+    config, observers = sidecar.config, sidecar.observers
+    authorize = TokenCheck(Token(config.server.token_file).read).allows if config.server.token_file else None
+    local, remote = _routes(sidecar, why)
+
+    def server(name: str, routes: web.Routes) -> LocalServer:
+        return LocalServer(
+            name,
+            routes,
+            RequestCheck(authorize, is_remote=name == "page"),
+            on_refusal=sidecar.metrics.refused,
+            on_failure=partial(observers.failed, "page" if name == "page" else "listener"),
+            max_connections=connection_limit(name),
+            tls=tls if config.tls.covers(name) else None,
+        )
+
+    has_page = config.server.page_listen != addresses.OFF
+    return server("local", local), server("page", remote) if has_page else None
 
 
-def operator_routes(sidecar: Sidecar, why: Why) -> OperatorRoutes:
-    """Build the routes; the observers of orders are registered with ``sidecar``."""
+def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
+    """The routes of the local listener, and those of the page listener: what a command may ask from another machine."""
     config = sidecar.config
     limit_s = config.redis.redis_timeout + STORE_WAIT_S
-    authorize = TokenCheck(Token(config.server.token_file).read).allows if config.server.token_file else None
-    admin = _admin(sidecar, limit_s, authorize).routes()
+    admin = _admin(sidecar, limit_s).routes()
     overrides = OverridesApi(
-        sidecar.controller.inbox.put,
-        instance=config.identity.instance,
-        limit_s=limit_s,
-        log=logger.warning,
-        authorize=authorize,
+        sidecar.controller.inbox.put, instance=config.identity.instance, limit_s=limit_s, log=logger.warning
     )
     sidecar.observers.steps.append(overrides.notice)
     ledger = LedgerApi(
@@ -63,31 +81,25 @@ def operator_routes(sidecar: Sidecar, why: Why) -> OperatorRoutes:
         wall=time.time,
         limit_s=limit_s,
     )
-    page = _page(sidecar, why, limit_s, admin["/hold"])
-    shared = {**admin, **ledger.routes()}
-    watch = ReportStream(sidecar.report_tap, time.time)
-    local = {**shared, **overrides.routes(), **page.routes(), "/watch": {"GET": watch.get}}
-    if authorize is None:
-        return OperatorRoutes(local, {})
-    watch = ReportStream(sidecar.report_tap, time.time, authorize)
-    remote = _with_token({**shared, "/why": {"GET": why.get_local}}, authorize)
-    return OperatorRoutes(local, {**remote, **page.routes(authorize), "/watch": {"GET": watch.get}})
+    remote = {
+        **admin,
+        **ledger.routes(),
+        **_page(sidecar, why, limit_s, admin["/hold"]).routes(),
+        "/watch": {"GET": ReportWatch(sidecar.report_tap).get},
+        "/why": {"GET": why.get_local},
+    }
+    reports = report_api.routes(
+        sidecar.offer,
+        on_exit=lambda: sidecar.controller.inbox.put((AppExited(),)),
+        state=lambda: sidecar.snapshot().container.state,
+        snapshot=sidecar.snapshot,
+        mode=config.identity.mode,
+        tap=sidecar.report_tap,
+    )
+    return {**reports, **overrides.routes(), **remote}, remote
 
 
-def _with_token(routes: web.Routes, authorize: Authorize) -> web.Routes:
-    """The routes for commands on other machines: each request needs the token."""
-
-    def guarded(handler: web.Handler) -> web.Handler:
-        async def handle(request: web.BaseRequest) -> web.StreamResponse:
-            await callers.check(request, authorize)
-            return await handler(request)
-
-        return handle
-
-    return {path: {method: guarded(each) for method, each in methods.items()} for path, methods in routes.items()}
-
-
-def _admin(sidecar: Sidecar, limit_s: float, authorize: Authorize | None) -> AdminApi:
+def _admin(sidecar: Sidecar, limit_s: float) -> AdminApi:
     config = sidecar.config
     return AdminApi(
         sidecar.budget,
@@ -106,7 +118,6 @@ def _admin(sidecar: Sidecar, limit_s: float, authorize: Authorize | None) -> Adm
         wall=time.time,
         log=logger.warning,
         record=sidecar.ledger.add,
-        authorize=authorize,
     )
 
 
@@ -142,15 +153,10 @@ def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Any) -> StatusPage
         runbook_url=config.notify.runbook_url,
         store=redis_urls.shown(config.redis.redis_url),
     )
-    state = PageState(sidecar.config.judging, sidecar.config.budget, sources, limit_s=limit_s)
-    changes = ChangeStream(
-        state.quick,
-        state.slow,
-        wall=time.time,
-        clock=time.monotonic,
-        on_failure=partial(sidecar.observers.failed, "page"),
+    state = PageState(
+        config.judging, config.budget, sources, limit_s=limit_s, on_failure=partial(sidecar.observers.failed, "page")
     )
-    return StatusPage(changes, orders, csrf=state.csrf)
+    return StatusPage(state, orders)
 
 
 def _identity(config: Config, *names: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from harness.main_and_standby import MainAndStandby
 from harness.ports import free_port
 from harness.sidecar import Setting, Sidecar
 from harness.waiting import wait_for
-from sidecar.app.late_imports import MODULES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +51,7 @@ class TracedSidecar(Sidecar):
 @pytest.mark.parametrize(
     "more", [pytest.param({}, id="nothing else", marks=pytest.mark.site), pytest.param(EVERYTHING, id="all")]
 )
-def test_nothing_is_imported_between_the_late_imports_and_the_first_503(
+def test_nothing_is_imported_for_the_first_503(
     run_dir: Path, children: Children, redis_server: RedisServer, more: dict[str, Setting]
 ) -> None:
     settings = {
@@ -65,7 +64,6 @@ def test_nothing_is_imported_between_the_late_imports_and_the_first_503(
     }
     one = children.adopt(TracedSidecar(run_dir, "a", **settings)).start()
     wait_for(lambda: one.metrics().get("arbiter_fleet_alive") == 1, timeout_s=60, what="the first beat is answered")
-    wait_for(lambda: set(MODULES) <= set(one.imports()), timeout_s=60, what="the late imports are over")
     one.request("local", "POST", "/errors", '{"count": 0, "app_start": "boot-1"}')
     before = one.imports()
     one.post_error(5, kind="redis", message=SECRET, app_start="boot-1")

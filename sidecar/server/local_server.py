@@ -1,0 +1,261 @@
+"""The local listener and the page for other machines: a stock aiohttp application with bounds.
+
+The bounds are for the mistakes of an app: large and slow bodies, connections that it forgets, requests whose responses
+it does not read. aiohttp itself reads no further while 32 requests of a connection wait, and closes idle connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from aiohttp.http import HttpProcessingError
+from aiohttp.web import Application, AppRunner, HTTPException, HTTPMethodNotAllowed, middleware
+
+from sidecar.net import web
+from sidecar.net.sockets import BACKLOG, NO_DESCRIPTOR_S, address_of, bind_tcp, bind_unix, remove_stale
+from sidecar.net.threads import in_thread
+from sidecar.server.public import NO_CLIENT_CERTIFICATE
+from sidecar.server.request_check import ORDERS, RequestCheck
+
+if TYPE_CHECKING:
+    import ssl
+
+    from sidecar.net.tls import ServerTls
+
+IDLE_S: Final = 75.0
+CLOSE_S: Final = 1.0
+"""Time for responses under way when the listener closes."""
+
+LINE_LIMIT: Final = 8 * 1024
+ACCEPTS: Final = 128
+"""Connections that wait to be accepted, and that are accepted in one turn of the loop."""
+
+HANDSHAKES: Final = 32
+"""Maximum number of unfinished TLS handshakes; other connections wait in the backlog."""
+
+HANDSHAKE_S: Final = 2.0
+WRONG_TOKEN_S: Final = 0.2
+"""Delay of the response to a wrong token, against guessing. A right token has no delay."""
+
+_FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class LocalServer:
+    """Serves ``routes`` to those whom ``check`` permits, on any number of sockets.
+
+    ``on_refusal(listener, word)`` gets every refused request and connection, ``on_failure`` every exception of a
+    handler: the client sees a 500 and no more. With ``tls`` TCP connections speak TLS. Beyond ``max_connections`` an
+    idle connection gives way to a new one. An order that has begun is carried out, also when its client leaves.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        routes: web.Routes,
+        check: RequestCheck,
+        *,
+        on_refusal: Callable[[str, str], None],
+        on_failure: Callable[[Exception], None],
+        max_connections: int = 256,
+        idle_s: float = IDLE_S,
+        tls: ServerTls | None = None,
+    ) -> None:
+        self.name = name
+        self.addresses: list[str] = []
+        self.routes = routes
+        self._check = check
+        self._on_refusal = partial(on_refusal, name)
+        self._on_failure = on_failure
+        self._max = max_connections
+        self._tls = tls
+        self._servers: list[asyncio.Server] = []
+        self._tls_accepts: list[asyncio.Task[None]] = []
+        self._answering: set[object] = set()
+        """The connections whose request is being answered."""
+
+        self._runner = AppRunner(
+            self._application(),
+            shutdown_timeout=CLOSE_S,
+            access_log=None,
+            logger=_counting_logger(self._on_refusal, on_failure),
+            handler_cancellation=True,
+            keepalive_timeout=idle_s,
+            lingering_time=CLOSE_S,
+            max_line_size=LINE_LIMIT,
+            max_field_size=LINE_LIMIT,
+            read_bufsize=web.BODY_LIMIT,
+            auto_decompress=False,
+        )
+
+    def _application(self) -> Application:
+        @middleware
+        async def answer(request: web.Request, handler: web.Handler) -> web.StreamResponse:
+            return await self._answer(request, handler)
+
+        async def close(app: Application) -> None:
+            app[web.CLOSING].set()
+
+        app = Application(middlewares=[answer], client_max_size=web.BODY_LIMIT)
+        app[web.CLOSING] = asyncio.Event()
+        app.on_shutdown.append(close)
+        for path, methods in self.routes.items():
+            for method, handler in methods.items():
+                app.router.add_route(method, path, handler)
+                if method == "GET":
+                    app.router.add_route("HEAD", path, handler)
+        return app
+
+    async def open_tcp(self, host: str, port: int) -> None:
+        """Listen on ``host:port``; OSError when that is not possible."""
+        for opened in await in_thread(bind_tcp, host, port):
+            await self._listen(opened, self._tls)
+
+    async def open_unix(self, path: str) -> None:
+        """Listen on a unix socket that its owner and group may use; OSError when that is not possible."""
+        remove_stale(path)
+        await self._listen(bind_unix(path))
+
+    async def _listen(self, opened: socket.socket, tls: ServerTls | None = None) -> None:
+        if self._runner.server is None:
+            await self._runner.setup()
+        self.addresses.append(address_of(opened))
+        if tls is None:
+            loop = asyncio.get_running_loop()
+            self._servers.append(await loop.create_server(self._connection, sock=opened, backlog=ACCEPTS))
+        else:
+            opened.setblocking(False)  # noqa: FBT003 - positional only
+            opened.listen(BACKLOG)
+            self._tls_accepts.append(asyncio.create_task(self._accept_tls(opened, tls)))
+
+    async def _accept_tls(self, listening: socket.socket, tls: ServerTls) -> None:
+        """Accept until cancelled. Each connection takes the certificate of its time; ``HANDSHAKES`` at most begin."""
+        loop, handshakes = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+        with listening:
+            while True:
+                if len(handshakes) >= HANDSHAKES:
+                    await asyncio.wait(handshakes, return_when=asyncio.FIRST_COMPLETED)
+                try:
+                    connection, _ = await loop.sock_accept(listening)
+                except OSError:  # no descriptor is free, or the client has gone
+                    await asyncio.sleep(NO_DESCRIPTOR_S)
+                    continue
+                handshake = loop.create_task(self._start_tls(connection, tls.context))
+                handshakes.add(handshake)
+                handshake.add_done_callback(handshakes.discard)
+
+    async def _start_tls(self, connection: socket.socket, context: ssl.SSLContext) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._connection, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        except OSError as error:  # errors of TLS are OSErrors too
+            is_stranger = getattr(error, "reason", "") in NO_CLIENT_CERTIFICATE
+            self._on_refusal("certificate" if is_stranger else "handshake")
+            connection.close()
+
+    def _connection(self) -> asyncio.BaseProtocol:
+        """The protocol of a new connection. Those of one turn of the loop, at most ``ACCEPTS``, are counted late."""
+        server = self._runner.server
+        if server is None:
+            return _Full()
+        connections = [each for each in server.connections if each.transport is not None]
+        if len(connections) >= self._max:
+            self._on_refusal("crowded")
+            idle = next((each for each in connections if each not in self._answering), None)
+            if idle is None:
+                return _Full()
+            idle.force_close()
+        return server()
+
+    def stop(self) -> None:
+        """Close the listening sockets, and remove their files. A second call does nothing; connections stay open."""
+        for accept in self._tls_accepts:
+            accept.cancel()
+        while self._servers:
+            server = self._servers.pop()
+            paths = [address_of(opened) for opened in server.sockets if opened.family == socket.AF_UNIX]
+            server.close()
+            for path in paths:
+                with suppress(OSError):
+                    remove_stale(path)
+
+    async def close(self) -> None:
+        """Stop listening and close every connection; responses under way have ``CLOSE_S`` to leave."""
+        self.stop()
+        await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request, handler: web.Handler) -> web.StreamResponse:
+        self._answering.add(request.protocol)
+        try:
+            await self._check.check(request)
+            if request.path in ORDERS:
+                return await asyncio.shield(handler(request))
+            return await handler(request)
+        except web.HttpError as error:
+            self._on_refusal(error.word)
+            if error.status == HTTPStatus.UNAUTHORIZED:
+                await asyncio.sleep(WRONG_TOKEN_S)
+            return web.json_response({"error": str(error)}, error.status, error.headers)
+        except HTTPException as error:
+            word, sentence = _refusal(request, error)
+            self._on_refusal(word)
+            allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
+            return web.json_response({"error": sentence}, error.status, allowed)
+        except Exception as error:  # noqa: BLE001 - aiohttp would count it as a bad request of the client
+            if not (isinstance(error, ConnectionError) and _has_left(request)):
+                self._on_failure(error)
+            return web.json_response({"error": "the sidecar failed to answer, see its log"}, 500)
+        finally:
+            self._answering.discard(request.protocol)
+
+
+def _has_left(request: web.BaseRequest) -> bool:
+    """Whether the client has closed its connection, so that nothing can be written."""
+    return request.transport is None or request.transport.is_closing()
+
+
+def _refusal(request: web.BaseRequest, error: HTTPException) -> tuple[str, str]:
+    """The word and the sentence for a request that aiohttp itself refuses."""
+    if isinstance(error, HTTPMethodNotAllowed):
+        return "method", f"method: {request.path} takes {', '.join(sorted(error.allowed_methods))}"
+    if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return "too_large", f"body: larger than {web.BODY_LIMIT} bytes"
+    return "path", f"path: {request.path[:100]!r} is not served here"
+
+
+class _Full(asyncio.Protocol):
+    """Answers a connection that there is no room for, and closes it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.write(_FULL)
+        transport.close()
+
+
+class _CountingHandler(logging.Handler):
+    """Counts requests that aiohttp refused as invalid HTTP; aiohttp would log a traceback for each."""
+
+    def __init__(self, on_refusal: Callable[[str], None], on_failure: Callable[[Exception], None]) -> None:
+        super().__init__()
+        self._on_refusal = on_refusal
+        self._on_failure = on_failure
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, (HttpProcessingError, *web.BROKEN_OFF)):
+            self._on_refusal("not_http")
+        elif isinstance(error, Exception):
+            self._on_failure(error)
+
+
+def _counting_logger(on_refusal: Callable[[str], None], on_failure: Callable[[Exception], None]) -> logging.Logger:
+    logger = logging.Logger("aiohttp.server", logging.DEBUG)  # noqa: LOG001 - private, known to no registry
+    logger.addHandler(_CountingHandler(on_refusal, on_failure))
+    return logger

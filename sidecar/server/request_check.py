@@ -1,0 +1,108 @@
+"""What a request must bring along: the one check of origin, host and token before the routes of a listener.
+
+The local listener is for programs on this machine, not for web pages in a browser: browsers send ``Origin`` or
+``Sec-Fetch-Site``, and DNS rebinding shows in ``Host`` (OWASP, cross-site request forgery prevention). Only the status
+page may ask for its own data. The page listener is for other machines, and everything but the page's files needs the
+token.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from aiohttp import hdrs
+
+from sidecar.net import web
+
+Authorize = Callable[[str | None], Awaitable[bool]]
+"""Whether an ``Authorization`` header, or its absence, has the token; ``HttpError`` if the check fails."""
+
+LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]*)?", re.IGNORECASE)
+FETCH_SITE: Final = "Sec-Fetch-Site"
+PAGE_FILES: Final = frozenset({"/", "/page", "/page.css", "/page.js"})
+"""Contain no data: any site may have a link to them."""
+
+PAGE_DATA: Final = frozenset({"/page/state", "/page/hold"})
+ORDERS: Final = frozenset({"/hold", "/page/hold", "/cull", "/revive"})
+_CREDENTIALS: Final = struct.Struct("3i")
+"""``struct ucred`` of unix(7): process, user, group."""
+
+
+class RequestCheck:
+    """The check for one listener. ``authorize``: the check of the token, None without one.
+
+    ``is_remote``: the listener is for other machines. At the local one only orders need the token, and only over TCP: a
+    unix socket is protected by the mode of its file.
+    """
+
+    def __init__(self, authorize: Authorize | None, *, is_remote: bool) -> None:
+        self._authorize = authorize
+        self._is_remote = is_remote
+
+    async def check(self, request: web.BaseRequest) -> None:
+        """Raise ``HttpError`` for a request that is not permitted."""
+        _check_origin(request)
+        if not self._is_remote:
+            _check_host(request)
+        if self._needs_token(request) and not await self._has_token(request):
+            sentence = f"Authorization: {'this' if self._is_remote else 'orders over TCP'} takes Bearer and the token"
+            raise web.HttpError(HTTPStatus.UNAUTHORIZED, "token", sentence, {hdrs.WWW_AUTHENTICATE: "Bearer"})
+
+    def _needs_token(self, request: web.BaseRequest) -> bool:
+        if self._is_remote:
+            return request.path not in PAGE_FILES
+        return request.path in ORDERS and self._authorize is not None and web.is_tcp(request)
+
+    async def _has_token(self, request: web.BaseRequest) -> bool:
+        return self._authorize is not None and await self._authorize(request.headers.get(hdrs.AUTHORIZATION))
+
+
+def _check_origin(request: web.BaseRequest) -> None:
+    headers = request.headers
+    site, origin = headers.get(FETCH_SITE, "none"), headers.get(hdrs.ORIGIN)
+    if (site == "none" and origin is None) or request.path in PAGE_FILES:
+        return
+    if request.path not in PAGE_DATA:
+        raise web.HttpError(HTTPStatus.FORBIDDEN, "cross_origin", "Origin: web pages may not send here")
+    if site not in ("none", "same-origin") or not _is_own(origin, headers.get(hdrs.HOST, "")):
+        raise web.HttpError(HTTPStatus.FORBIDDEN, "cross_origin", "Origin: only the status page may ask for this")
+
+
+def _is_own(origin: str | None, host: str) -> bool:
+    """Whether the origin is missing, or is that of the page at this host."""
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower() != ""
+    except ValueError:
+        return False
+
+
+def _check_host(request: web.BaseRequest) -> None:
+    host = request.headers.get(hdrs.HOST)
+    if host and not LOOPBACK.fullmatch(host) and web.is_tcp(request):
+        sentence = f"Host: takes a name of this machine's loopback, not {host[:100]!r}"
+        raise web.HttpError(HTTPStatus.FORBIDDEN, "host", sentence)
+
+
+def origin(request: web.BaseRequest) -> str:
+    """The origin of an order, as far as the connection shows it, for the log and the ledger."""
+    peer = request.protocol.peername
+    if isinstance(peer, tuple):
+        return f"over TCP from {peer[0]}"
+    return f"over the unix socket{_user(request)}"
+
+
+def _user(request: web.BaseRequest) -> str:
+    connection: Any = request.transport and request.transport.get_extra_info("socket")
+    try:
+        packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    except (AttributeError, OSError):  # another kind of socket, or it is closed already
+        return ""
+    return f" by user {_CREDENTIALS.unpack(packed)[1]}"

@@ -1,0 +1,219 @@
+"""The local listener is bounded against mistakes of its app, and says what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.local_http import serving
+from harness.raw_http import Observed, RawConnection, get, post
+from harness.waiting import eventually
+from sidecar.net import web
+from sidecar.server import local_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sidecar.server.local_server import LocalServer
+
+PLACES = 4
+EXPECTING = b"POST /errors HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+
+
+class Handlers:
+    """What the listener serves, and what has happened there."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.ended = 0
+        self.may_end = asyncio.Event()
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        return web.json_response({"length": len(await web.read_body(request, timeout_s=0.1))})
+
+    async def fail(self, _request: web.BaseRequest) -> web.Response:
+        raise KeyError("secret")
+
+    async def wait(self, _request: web.BaseRequest) -> web.Response:
+        self.begun += 1
+        await self.may_end.wait()
+        self.ended += 1
+        return web.json_response({})
+
+    async def long(self, _request: web.BaseRequest) -> web.Response:
+        self.begun += 1
+        return web.Response(body=b"x" * 10_000)
+
+    def routes(self) -> web.Routes:
+        return {
+            "/errors": {"POST": self.answer, "GET": self.answer},
+            "/fail": {"GET": self.fail},
+            "/hold": {"POST": self.wait},
+            "/wait": {"GET": self.wait},
+            "/long": {"GET": self.long},
+        }
+
+
+@pytest.fixture
+async def handlers() -> Handlers:
+    return Handlers()
+
+
+@pytest.fixture
+def observed() -> Observed:
+    return Observed()
+
+
+@pytest.fixture
+async def server(handlers: Handlers, observed: Observed) -> AsyncIterator[LocalServer]:
+    async with serving(handlers.routes(), observed, max_connections=PLACES) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "word", "error"),
+    [
+        (get("/nowhere"), 404, "path", "path: '/nowhere' is not served here"),
+        (get("/errors", method="DELETE"), 405, "method", "method: /errors takes GET, HEAD, POST"),
+        (get("/fail"), 500, None, "the sidecar failed to answer, see its log"),
+        (post("/errors", b"x" * 70_000), 413, "too_large", "body: larger than 65536 bytes"),
+        (
+            b"POST /errors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf",
+            408,
+            "slow",
+            "body: did not come",
+        ),
+    ],
+    ids=["path", "method", "failure", "large", "slow"],
+)
+async def test_refusal_says_why_and_is_counted(
+    server: LocalServer, observed: Observed, request_: bytes, status: int, *, word: str | None, error: str
+) -> None:
+    async with await RawConnection.to(server) as wire:
+        answer = await wire.ask(request_)
+    assert answer.status == status
+    assert answer.error.startswith(error)
+    assert observed.words == ([word] if word else [])
+    assert [type(failure) for failure in observed.failures] == ([] if word else [KeyError])
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET /errors HTTP/1.1 x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+        get(f"/{'a' * 9000}"),
+        get("/errors", f"A: {'a' * 9000}"),
+    ],
+    ids=["bad version", "TLS", "long line", "long header"],
+)
+async def test_what_is_not_http_is_counted_and_its_connection_closed(
+    server: LocalServer, observed: Observed, request_: bytes
+) -> None:
+    async with await RawConnection.to(server) as wire:
+        assert (await wire.ask(request_)).status == 400
+        await wire.rest()
+    assert set(observed.words) <= {"not_http"}
+    assert observed.failures == []
+
+
+async def test_head_is_answered_as_get(server: LocalServer) -> None:
+    async with await RawConnection.to(server) as wire:
+        assert (await wire.ask(get("/errors", method="HEAD"))).status == 200
+        assert (await wire.ask(post("/errors", b"four"))).json() == {"length": 4}
+
+
+async def test_client_that_waits_for_leave_to_send_its_body_gets_it(server: LocalServer) -> None:
+    async with await RawConnection.to(server) as wire:
+        assert (await wire.ask(EXPECTING)).status == 100
+        await wire.send(b"four")
+        assert (await wire.answer()).json() == {"length": 4}
+
+
+async def test_idle_connections_give_way_and_those_that_are_answered_do_not(
+    server: LocalServer, handlers: Handlers, observed: Observed
+) -> None:
+    async with AsyncExitStack() as stack:
+        busy = await stack.enter_async_context(await RawConnection.to(server))
+        await busy.send(get("/wait"))
+        await eventually(lambda: handlers.begun == 1, timeout_s=60, what="it is being answered")
+        for _ in range(3 * PLACES):
+            wire = await stack.enter_async_context(await RawConnection.to(server))
+            assert (await wire.ask(post("/errors"))).status == 200
+        handlers.may_end.set()
+        assert (await busy.answer()).status == 200
+    assert observed.words == ["crowded"] * (3 * PLACES + 1 - PLACES)
+
+
+async def test_full_listener_answers_and_closes(server: LocalServer, handlers: Handlers, observed: Observed) -> None:
+    async with AsyncExitStack() as stack:
+        for number in range(PLACES):
+            wire = await stack.enter_async_context(await RawConnection.to(server))
+            await wire.send(get("/wait"))
+            await eventually(lambda number=number: handlers.begun == number + 1, timeout_s=60, what="it is answered")  # type: ignore[misc]
+        async with await RawConnection.to(server) as another:
+            assert (await another.answer()).status == 503
+            assert await another.rest() == b""
+        handlers.may_end.set()
+    assert observed.words == ["crowded"]
+
+
+async def test_connection_that_sends_nothing_is_closed(handlers: Handlers, observed: Observed) -> None:
+    async with serving(handlers.routes(), observed, idle_s=0.05) as server, await RawConnection.to(server) as wire:
+        assert await wire.rest() == b""
+
+
+async def test_client_that_reads_no_answers_is_not_answered_further(server: LocalServer, handlers: Handlers) -> None:
+    sent = 5_000
+    async with await RawConnection.to(server) as wire:
+        sending = asyncio.create_task(wire.send(get("/long") * sent))
+        begun = -1
+        while begun < handlers.begun:  # until it stands still
+            begun = handlers.begun
+            await asyncio.sleep(0.2)
+        assert 0 < handlers.begun < sent
+        sending.cancel()
+        async with await RawConnection.to(server) as another:
+            assert (await another.ask(post("/errors"))).status == 200
+
+
+async def test_order_is_carried_out_also_when_its_client_leaves(server: LocalServer, handlers: Handlers) -> None:
+    for number, request in enumerate((post("/hold"), get("/wait")), 1):
+        wire = await RawConnection.to(server)
+        await wire.send(request)
+        await eventually(lambda number=number: handlers.begun == number, timeout_s=60, what="it has begun")  # type: ignore[misc]
+        wire.reset()
+    await eventually(lambda: len(server._answering) == 0, timeout_s=60, what="both are over for their clients")
+    handlers.may_end.set()
+    await eventually(lambda: handlers.ended == 1, timeout_s=60, what="the order is carried out")
+    assert handlers.ended == 1, "nobody waits for the other answer"
+
+
+async def test_unix_socket_is_for_owner_and_group_and_goes_with_the_listener(
+    handlers: Handlers, observed: Observed, run_dir: Path
+) -> None:
+    path = run_dir / "app.sock"
+    async with serving(handlers.routes(), observed, str(path)) as server:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        server.stop()
+        assert not path.exists()
+
+
+async def test_closing_waits_for_an_answer_under_way_and_for_no_idle_client(
+    handlers: Handlers, observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_server, "CLOSE_S", 60.0)
+    async with serving(handlers.routes(), observed) as server, AsyncExitStack() as stack:
+        idle, busy = [await stack.enter_async_context(await RawConnection.to(server)) for _ in range(2)]
+        await busy.send(get("/wait"))
+        await eventually(lambda: handlers.begun == 1, timeout_s=60, what="it is being answered")
+        closing = asyncio.create_task(server.close())
+        await idle.rest()
+        handlers.may_end.set()
+        assert (await busy.answer()).status == 200
+        await closing
