@@ -26,7 +26,7 @@ class Hook:
             "ARBITER_SERVICE": self._service,
             "ARBITER_INSTANCE": claim.instance,
             "ARBITER_INCARNATION": claim.incarnation,
-            "ARBITER_KIND": claim.kind,
+            "ARBITER_KIND": claim.cause,
             "ARBITER_REASON": reason.replace("\0", ""),
         }
         try:

@@ -178,7 +178,7 @@ class Presence(StrEnum):
 
 
 class Claim(NamedTuple):
-    """A request for a token. A repeated claim keeps its ``claim_id``. ``kind``: the cause (the kind of most errors).
+    """A request for a token. A repeated claim keeps its ``claim_id``. ``cause``: the kind of most errors.
 
     ``identity``: the random word of the incarnation, which its sidecar keeps; empty if it has none. Two containers may
     have one name and one incarnation, because an app may report any text as that.
@@ -187,7 +187,7 @@ class Claim(NamedTuple):
     claim_id: str
     instance: str = ""
     incarnation: str = ""
-    kind: str = "unknown"
+    cause: str = "unknown"
     identity: str = ""
 
 
@@ -221,7 +221,7 @@ REVIVED: Final = "revived"
 class Beat(NamedTuple):
     """A sidecar's sign of life, and what the fleet needs to know about its container.
 
-    ``kind``: the cause of a suspect, or of a container that is down. ``errors``: server errors in the window now.
+    ``cause``: of a suspect, or of a container that is down. ``errors``: server errors in the window now.
     ``ratio``: failed requests per million, None if too few are known. ``refused``: a suspect was denied a token.
     ``first``: the store has not answered a beat of this sidecar yet. ``claim_id``: the token of a container that is
     down. ``lease``: the holder of the lease of a container that is down for its retirement. ``about``: the new
@@ -231,7 +231,7 @@ class Beat(NamedTuple):
     instance: str
     incarnation: str
     presence: Presence
-    kind: str = "unknown"
+    cause: str = "unknown"
     claim_id: str = ""
     first: bool = False
     lease: str = ""

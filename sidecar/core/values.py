@@ -20,12 +20,12 @@ def replace(value: T, **changes: Any) -> T:
     """A copy of a frozen dataclass with ``slots`` and without ``__post_init__``; TypeError for an unknown field."""
     values, setters = _slots(type(value))  # type: ignore[arg-type]  # a class can be hashed
     copy: T = object.__new__(type(value))
-    for put, one in zip(setters.values(), values(value), strict=True):
-        put(copy, one)
-    for name, one in changes.items():
+    for put, item in zip(setters.values(), values(value), strict=True):
+        put(copy, item)
+    for name, item in changes.items():
         if name not in setters:
             raise TypeError(f"{type(value).__name__} has no field {name}")
-        setters[name](copy, one)
+        setters[name](copy, item)
     return copy
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.summary import Reading
-from sidecar.core.fleet.view import Attend, Attended, MemberKey, member_life, member_of
+from sidecar.core.fleet.view import Attend, Attended, MemberKey, member_incarnation, member_of
 from sidecar.core.types import US_PER_S, Beat, Hold
 from sidecar.store.own_holds import SeenHolds
 
@@ -61,7 +61,7 @@ class OwnBeats:
         self._member = member
         self._holds.take(beat.instance, reading)
         # Our own row is there if an answer was lost.
-        is_newcomer = not former or (self._is_unanswered and member_life(former) == beat.incarnation)
+        is_newcomer = not former or (self._is_unanswered and member_incarnation(former) == beat.incarnation)
         self._is_arriving = self._is_arriving or (beat.first and is_newcomer)
 
     def is_due(self) -> bool:

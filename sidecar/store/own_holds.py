@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.core.fleet import hold
 from sidecar.core.fleet.records import HoldRow
 from sidecar.core.fleet.summary import Reading
 from sidecar.core.types import US_PER_S, Denied, Hold
@@ -59,7 +58,7 @@ class LocalHolds:
         return Denied("hold", 0, 0, hold.until - self._wall(), hold=hold) if hold else None
 
 
-PLACES: Final = 2
+SCOPES: Final = 2
 """A beat is answered with the hold of the service, and with that of the instance."""
 
 
@@ -72,9 +71,9 @@ class SeenHolds:
     def __init__(self, window_us: int) -> None:
         self.has_news = False
         self._window_us = window_us
-        self._seen: list[HoldRow | None] = [None] * PLACES
-        self._lost: list[HoldRow | None] = [None] * PLACES
-        self._scopes = [""] * PLACES
+        self._seen: list[HoldRow | None] = [None] * SCOPES
+        self._lost: list[HoldRow | None] = [None] * SCOPES
+        self._scopes = [""] * SCOPES
         self._now_us = 0
 
     def take(self, instance: str, reading: Reading) -> None:
@@ -82,20 +81,20 @@ class SeenHolds:
         now_us = reading.reply.now_us
         is_recent, self._now_us = now_us - self._now_us < self._window_us, now_us
         self._scopes[1] = instance
-        for place in range(PLACES):
-            newest, seen = HoldRow.load(reading.reply.holds[place]), self._seen[place]
+        for index in range(SCOPES):
+            newest, former = HoldRow.load(reading.reply.holds[index]), self._seen[index]
             if newest is not None:
-                self._lost[place] = None
-            elif is_recent and seen is not None and seen.left_us(now_us) and seen.at_us < now_us:
-                self._lost[place], self.has_news = seen, True
-            self._seen[place] = newest
+                self._lost[index] = None
+            elif is_recent and former is not None and former.left_us(now_us) and former.at_us < now_us:
+                self._lost[index], self.has_news = former, True
+            self._seen[index] = newest
 
     def put(self, held: Hold, for_us: int) -> None:
         """Take a hold that this sidecar has set for ``for_us`` microseconds: the next beat has to find it."""
         row = HoldRow(held.author, held.reason, round(held.until * US_PER_S) - for_us, for_us)
-        for place, scope in enumerate(self._scopes):
+        for index, scope in enumerate(self._scopes):
             if scope == held.instance:
-                self._seen[place], self._now_us = row, max(self._now_us, row.at_us)
+                self._seen[index], self._now_us = row, max(self._now_us, row.at_us)
                 return
 
     @property
@@ -103,5 +102,5 @@ class SeenHolds:
         """The hold that was lost, until the time at which it would have ended or a person sets another."""
         for scope, row in zip(self._scopes, self._lost, strict=True):
             if row is not None and row.left_us(self._now_us):
-                return hold.shown(scope, row)
+                return row.shown(scope)
         return None

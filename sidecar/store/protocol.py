@@ -130,7 +130,7 @@ class Store(Protocol):
 def member_row(beat: Beat) -> str:
     """The row of a member as ``Raw.member`` has it, in which a line break is a space."""
     is_suspect = beat.presence is Presence.SUSPECT
-    cause = (beat.kind or "unknown") if is_suspect else ""
-    life, identity, cause = (text.replace("\n", " ") for text in (beat.incarnation, beat.identity, cause))
-    member = f"{life}\n{identity}" if identity else life
+    cause = (beat.cause or "unknown") if is_suspect else ""
+    incarnation, identity, cause = (text.replace("\n", " ") for text in (beat.incarnation, beat.identity, cause))
+    member = f"{incarnation}\n{identity}" if identity else incarnation
     return f"{member}\n{cause}\n{int(is_suspect and beat.refused)}"

@@ -107,8 +107,8 @@ class RedisStore:
         self._unclear: dict[str, str] = {}
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
-        about = (encoded(instance), str(window_us), str(expiry_us))
-        return await self._run(scripts.READ, replies.raw, about)
+        arguments = (encoded(instance), str(window_us), str(expiry_us))
+        return await self._run(scripts.READ, replies.raw, arguments)
 
     async def commit(self, revision: int, changes: Changes) -> int:
         word, now_us, _ = await self._commit(str(revision), changes)
@@ -120,17 +120,25 @@ class RedisStore:
 
     async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
         ratio = "" if beat.ratio is None else str(beat.ratio)
-        texts = (beat.instance, beat.presence.value, member_row(beat), str(beat.errors), ratio, settings, beat.about)
-        about: tuple[str | bytes, ...] = (*map(encoded, texts), str(window_us), str(expiry_us), *self._of_beats)
-        return await self._in_turn(lambda client: self._beat(client, about))
+        texts = (
+            beat.instance,
+            beat.presence.value,
+            member_row(beat),
+            str(beat.errors),
+            ratio,
+            settings,
+            beat.about,
+        )
+        arguments: tuple[str | bytes, ...] = (*map(encoded, texts), str(window_us), str(expiry_us), *self._of_beats)
+        return await self._in_turn(lambda client: self._beat(client, arguments))
 
     async def members(self, *, most: int, since_us: int) -> Listing:
         return await self._in_turn(lambda client: self._members(client, most, since_us))
 
     async def count(self, key: str, window_s: int) -> int:
         """Increment the article's key, which is not a key of the service; return the count."""
-        about = (_COUNT, "1", encoded(key), str(window_s))
-        return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", *about))
+        arguments = (_COUNT, "1", encoded(key), str(window_s))
+        return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", *arguments))
 
     async def note(self, entries: Sequence[Entry]) -> int:
         return (await self._commit("", Changes(entries=entries)))[2] if entries else 0
@@ -145,8 +153,8 @@ class RedisStore:
 
     async def add_errors(self, minutes: Mapping[int, int]) -> int:
         counts = [str(number) for minute in minutes.items() for number in minute]
-        about: tuple[str | bytes, ...] = (_ADD_ERRORS, "1", self._key("minutes"), *counts)
-        return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", *about))
+        arguments: tuple[str | bytes, ...] = (_ADD_ERRORS, "1", self._key("minutes"), *counts)
+        return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", *arguments))
 
     async def error_minutes(self) -> Mapping[int, int]:
         return await self._in_turn(lambda client: client.ask(replies.minutes, "HGETALL", self._key("minutes")))
@@ -183,23 +191,23 @@ class RedisStore:
                     raise StoreError("internal") from error
             return self._client
 
-    async def _run(self, script: scripts.Script, read: Callable[[object], T], about: Iterable[str | bytes]) -> T:
-        return await self._in_turn(lambda client: client.run(read, script, self._keys[script], about))
+    async def _run(self, script: scripts.Script, read: Callable[[object], T], arguments: Iterable[str | bytes]) -> T:
+        return await self._in_turn(lambda client: client.run(read, script, self._keys[script], arguments))
 
-    async def _beat(self, client: RedisClient, about: Iterable[str | bytes]) -> BeatReply:
+    async def _beat(self, client: RedisClient, arguments: Iterable[str | bytes]) -> BeatReply:
         try:
-            return await client.run(replies.beat_reply, scripts.BEAT, self._keys[scripts.BEAT], about)
+            return await client.run(replies.beat_reply, scripts.BEAT, self._keys[scripts.BEAT], arguments)
         finally:
             client.forget_lost_connection()  # its end asks for this beat, and a failure repeats the beat by itself
 
     async def _commit(self, revision: str, changes: Changes) -> tuple[int, int, int]:
         numbers = (changes.window_us, changes.capacity, changes.most, len(changes.writes), len(changes.refund))
-        about: list[str | bytes] = [revision, encoded(changes.grant), *map(str, numbers), *self._of_ledger]
+        arguments: list[str | bytes] = [revision, encoded(changes.grant), *map(str, numbers), *self._of_ledger]
         for table, name, text in changes.writes:
-            about += (_TABLES.get(table, "0"), encoded(name), encoded(text))
-        about += map(encoded, changes.refund)
-        about += (encoded(text) for entry in changes.entries for text in ledger_rows.fields_of(entry))
-        return await self._run(scripts.COMMIT, replies.committed, about)
+            arguments += (_TABLES.get(table, "0"), encoded(name), encoded(text))
+        arguments += map(encoded, changes.refund)
+        arguments += (encoded(text) for entry in changes.entries for text in ledger_rows.fields_of(entry))
+        return await self._run(scripts.COMMIT, replies.committed, arguments)
 
     async def _members(self, client: RedisClient, most: int, since_us: int) -> Listing:
         async def values(key: str, names: Sequence[bytes]) -> list[str]:
@@ -219,7 +227,9 @@ class RedisStore:
         here = {name for name, _ in every}
         culled = await client.ask(replies.names, "HGETALL", self._key("culls"))
         about_culled = dict(zip(culled, await values("abouts", culled), strict=True))
-        return replies.listing(shown, rows, abouts, [one for one in left if one[0] not in here], about_culled)
+        return replies.listing(
+            shown, rows, abouts, [departed for departed in left if departed[0] not in here], about_culled
+        )
 
     async def _entries(self, client: RedisClient, start: str, most: int) -> list[Entry]:
         for _ in range(_MAX_PAGES):

@@ -132,7 +132,7 @@ async def test_ordered_cull_is_claimed_as_such_and_carried_out() -> None:
         rig.controller.inbox.put(ORDERED)
         await settle()
         (claim,) = rig.budget.claims
-        assert (claim.claim_id, claim.kind) == ("web/a/boot-1", "manual")
+        assert (claim.claim_id, claim.cause) == ("web/a/boot-1", "manual")
         await rig.answered(Granted(1, 10))
         await rig.advance(10)
         assert rig.state() is State.DOWN

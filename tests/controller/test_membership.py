@@ -374,7 +374,7 @@ async def test_culled_container_names_what_it_suffered_from_when_it_wanted_to_be
         await scene.becomes(SUSPECT)
         scene.evidence = Evidence(60)
         await scene.becomes(DRAINING)
-        assert (scene.last.presence, scene.last.kind) == (Presence.DOWN, "redis")
+        assert (scene.last.presence, scene.last.cause) == (Presence.DOWN, "redis")
 
 
 @in_virtual_time
@@ -384,10 +384,10 @@ async def test_suspect_whose_errors_are_over_keeps_its_cause_until_it_is_well() 
         await scene.becomes(SUSPECT)
         scene.evidence = Evidence(60)
         await scene.advance(INTERVAL_S)
-        assert (scene.last.presence, scene.last.kind) == (Presence.SUSPECT, "redis")
+        assert (scene.last.presence, scene.last.cause) == (Presence.SUSPECT, "redis")
         await scene.becomes(UP)
         await scene.becomes(SUSPECT)
-        assert scene.last.kind == complaint(SUSPECT.verdict, Evidence(60)) != "redis"
+        assert scene.last.cause == complaint(SUSPECT.verdict, Evidence(60)) != "redis"
 
 
 @in_virtual_time

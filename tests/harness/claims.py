@@ -14,9 +14,9 @@ WINDOW_ONLY: Final = FleetSettings(min_healthy="0", trial=False, after_loss_wait
 """The numbers of the article, without any gate of the fleet."""
 
 
-def claim(name: str, kind: str = "redis", life: str = "1", identity: str = "") -> Claim:
+def claim(name: str, cause: str = "redis", life: str = "1", identity: str = "") -> Claim:
     """The claim of the container with this name, in this incarnation."""
-    return Claim(name if life == "1" else f"{name}/{life}", name, life, kind, identity)
+    return Claim(name if life == "1" else f"{name}/{life}", name, life, cause, identity)
 
 
 def beat(name: str, presence: Presence = Presence.WELL, **changes: Any) -> Beat:
@@ -24,14 +24,14 @@ def beat(name: str, presence: Presence = Presence.WELL, **changes: Any) -> Beat:
     return Beat(name, changes.pop("life", "1"), presence, **changes)
 
 
-def suspect(name: str, kind: str = "redis", **changes: Any) -> Beat:
+def suspect(name: str, cause: str = "redis", **changes: Any) -> Beat:
     """The beat of a suspect."""
-    return beat(name, Presence.SUSPECT, kind=kind, **changes)
+    return beat(name, Presence.SUSPECT, cause=cause, **changes)
 
 
-def down(name: str, kind: str = "redis", **changes: Any) -> Beat:
+def down(name: str, cause: str = "redis", **changes: Any) -> Beat:
     """The beat of a container that used its token."""
-    return beat(name, Presence.DOWN, kind=kind, claim_id=changes.pop("claim_id", name), **changes)
+    return beat(name, Presence.DOWN, cause=cause, claim_id=changes.pop("claim_id", name), **changes)
 
 
 def lease(name: str, holder: str = "", slots: str = "1", life: str = "1", timeout_s: float = 300) -> LeaseRequest:

@@ -462,7 +462,7 @@ class World:
     def _granted(self, sidecar: Sidecar, made: Attempt) -> None:
         claim = sidecar.asking
         assert claim is not None
-        down = Down(claim.claim_id, claim.instance, claim.kind, self.time.now_us, order=made.order)
+        down = Down(claim.claim_id, claim.instance, claim.cause, self.time.now_us, order=made.order)
         self.judge.refunded.discard(claim.claim_id)
         try:
             self.judge.granted(down, claim.incarnation, sidecar.terms)

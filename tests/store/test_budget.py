@@ -314,7 +314,7 @@ async def test_cause_is_free_again_after_a_killed_container_was_replaced_under_a
     async def send_beats(**presences: Presence) -> None:
         for name, presence in presences.items():
             claim_id = name if presence is Presence.DOWN else ""
-            await fleet[name].beat(beat(name, presence, kind=CAUSES[name], claim_id=claim_id, first=name in added))
+            await fleet[name].beat(beat(name, presence, cause=CAUSES[name], claim_id=claim_id, first=name in added))
             added.discard(name)
 
     added = set(fleet)

@@ -40,7 +40,9 @@ STATE: Final = FleetState(
     outcomes={"helped|redis": 1, "unhelped|db": 1},
     duplicates={"e": START_US},
 )
-CULL: Final = Cull("claim-2", "life 1", "redis", START_US, "watched", by="d", by_life="life 2", since_us=START_US)
+CULL: Final = Cull(
+    "claim-2", "life 1", "redis", START_US, "watched", by="d", by_incarnation="life 2", since_us=START_US
+)
 SLOT: Final = Slot("holder", "life 1", START_US, 60 * S)
 HOLD: Final = HoldRow("größer", 'a "reason"\n', START_US, 3600 * S)
 HELPED: Final = Entry(

@@ -234,8 +234,8 @@ def failure(error: str) -> str:
 
 def remedy(value: Denied, wait: str) -> str:
     """What has to happen before the store grants what it refused; ``wait`` is ``in 3m 10s`` or ``now``."""
-    known = _row(value)
-    return (known.remedy if known else _OTHER_REFUSAL).replace("{wait}", wait)
+    row = _row(value)
+    return (row.remedy if row else _OTHER_REFUSAL).replace("{wait}", wait)
 
 
 def failure_remedy(error: str, default: str) -> str:
@@ -245,15 +245,15 @@ def failure_remedy(error: str, default: str) -> str:
 
 def runbook(word: str) -> str:
     """The heading in ``deploy/runbooks.md`` for any word of these tables; empty for any other word."""
-    known = REFUSALS.get(word) or FAILURES.get(word)
-    return known.runbook if known else MESSAGE_RUNBOOKS.get(word, "")
+    row = REFUSALS.get(word) or FAILURES.get(word)
+    return row.runbook if row else MESSAGE_RUNBOOKS.get(word, "")
 
 
 def _denied(value: Denied) -> str:
-    sentence, known = value.reason, _row(value)
-    if known is not None:
+    sentence, row = value.reason, _row(value)
+    if row is not None:
         numbers = {name: getattr(value, name) for name in ("used", "capacity", "alive", "suspect")}
-        sentence = known.sentence.format(wait=whole_seconds(value.retry_after_s), **numbers)
+        sentence = row.sentence.format(wait=whole_seconds(value.retry_after_s), **numbers)
     if value.hold is not None:
         sentence = f"{hold(value.hold)}, {sentence}"
     shared = f"; most of the {value.suspect} suspects share one cause: {value.cause}" if value.cause else ""

@@ -91,8 +91,10 @@ class Samples:
     def newest(self) -> tuple[ErrorSample, ...]:
         """All samples, the last reported first."""
         return tuple(
-            ErrorSample(_shown(key), one.kind, one.level, one.errors, one.first, one.last, one.message)
-            for key, one in reversed(self._counts.items())
+            ErrorSample(
+                _shown(key), counts.kind, counts.level, counts.errors, counts.first, counts.last, counts.message
+            )
+            for key, counts in reversed(self._counts.items())
         )
 
     def _new(self, now: float) -> _SampleCounts:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from sidecar.core.fleet import data_loss, gates, grant_window, hold, outcomes, slots, trial
+from sidecar.core.fleet import data_loss, gates, grant_window, outcomes, slots, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft, common_cause
 from sidecar.core.fleet.gates import GateRefusal
+from sidecar.core.fleet.records import HoldRow
 from sidecar.core.fleet.view import (
     AHEAD_US,
     Asked,
@@ -54,7 +55,7 @@ def decide(view: View, request: Request) -> tuple[Any, Edits]:
 
 
 def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
-    cause, member = trial.name(draft, claim.kind), MemberKey(claim.incarnation, claim.identity)
+    cause, member = trial.name(draft, claim.cause), MemberKey(claim.incarnation, claim.identity)
     has_token = grant_window.is_granted(draft, claim.claim_id)
     is_replay = has_token and _is_standing(draft, claim)
     refusal = gates.refuse_claim(draft, claim, cause, is_replay=is_replay, has_token=has_token)
@@ -178,12 +179,15 @@ def _expire_holds(draft: Draft) -> None:
 
 
 def _put_hold(draft: Draft, order: PutHold) -> tuple[Hold, Edits]:
-    held = hold.put(draft, order.instance, order.author, order.reason, order.for_us)
-    return held, draft.edits()
+    row = draft.holds[order.instance] = HoldRow(order.author, order.reason, draft.now_us, order.for_us)
+    return row.shown(order.instance), draft.edits()
 
 
 def _release(draft: Draft, order: EndHold) -> tuple[bool, Edits]:
-    was_held = hold.release(draft, order.instance)
+    row = draft.holds.get(order.instance)
+    was_held = row is not None and bool(row.left_us(draft.now_us))
+    if was_held:  # the row stays for a window, to tell the end from a loss
+        draft.holds[order.instance] = HoldRow("", "", draft.now_us, 0)
     if not order.instance:
         trial.release(draft)
     return was_held, draft.edits()
@@ -193,7 +197,7 @@ def _release(draft: Draft, order: EndHold) -> tuple[bool, Edits]:
 
 
 def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: GateRefusal) -> Denied:
-    held = hold.in_force(draft, instance) if refusal.reason == "hold" else None
+    held = draft.hold_on(instance) if refusal.reason == "hold" else None
     return Denied(
         refusal.reason,
         used,
@@ -202,7 +206,7 @@ def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: Gate
         alive=draft.available,
         suspect=draft.suspect,
         cause=common_cause(draft.view.causes),
-        hold=hold.shown(*held) if held else None,
+        hold=held[1].shown(held[0]) if held else None,
         is_other_process=refusal.reason == "newborn" and gates.other_process_wait_us(draft) > 0,
     )
 

@@ -54,7 +54,7 @@ class Draft:
     def available(self) -> int:
         """Containers that serve or start, and were granted neither token nor lease."""
         beating = self.view.beating.items()
-        granted = sum(self.is_out(instance, life) for instance, life in beating)
+        granted = sum(self.is_out(instance, incarnation) for instance, incarnation in beating)
         return max(0, self.view.alive - granted)
 
     @property
@@ -67,10 +67,10 @@ class Draft:
         """Suspect containers."""
         return sum(self.view.causes.values())
 
-    def is_out(self, instance: str, life: str) -> bool:
+    def is_out(self, instance: str, incarnation: str) -> bool:
         """Whether this incarnation was granted a token or a lease and is not replaced yet."""
         cull = self.culls.get(instance)
-        return cull is not None and cull.phase == "out" and cull.life == life
+        return cull is not None and cull.phase == "out" and cull.incarnation == incarnation
 
     def open_culls(self, cause: str) -> int:
         """Culls for this cause without an outcome."""
@@ -83,6 +83,14 @@ class Draft:
     def control(self, word: str, cause: str) -> int:
         """Suspects of this cause that were ``refused`` a token, or those of them that ``recovered`` or ``ended``."""
         return self.view.control.get(f"{word}|{cause}", 0)
+
+    def hold_on(self, instance: str) -> tuple[str, HoldRow] | None:
+        """The hold in force on the service, or else on this instance, with its scope."""
+        for scope in dict.fromkeys(("", instance)):
+            row = self.holds.get(scope)
+            if row is not None and row.left_us(self.now_us):
+                return scope, row
+        return None
 
     # -- what is written ------------------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class FleetSettings(StoredRecord):
 
     @property
     def expiry_us(self) -> int:
-        """How long a member that no longer beats stays one."""
+        """How long a member that no longer beats stays sent."""
         return BEATS_TO_LIVE * self.beat_us
 
     def checked(self) -> Self:
@@ -118,17 +118,17 @@ def limits(terms: Iterable[FleetSettings], fleet: int) -> Limits:
 @lru_cache(maxsize=16)  # the terms hardly ever change, and every decision asks
 def _strictest(every: tuple[FleetSettings, ...], fleet: int) -> Limits:
     return Limits(
-        max((one.strategy for one in every), key=STRATEGIES.index),
-        min(Share.load(one.capacity).at_most(fleet) for one in every),
-        max(Share.load(one.min_healthy).at_least(fleet) for one in every),
-        min(_refund_max(one, fleet) for one in every),
-        max(one.window_us for one in every),
-        max(one.spacing_us for one in every),
-        any(one.trial for one in every),
-        max(one.probation_us for one in every),
-        max(one.expiry_us for one in every),
-        any(one.after_loss_wait for one in every),
-        min((one.error_limit for one in every if one.error_limit > 0), default=0),
+        max((sent.strategy for sent in every), key=STRATEGIES.index),
+        min(Share.load(sent.capacity).at_most(fleet) for sent in every),
+        max(Share.load(sent.min_healthy).at_least(fleet) for sent in every),
+        min(_refund_max(sent, fleet) for sent in every),
+        max(sent.window_us for sent in every),
+        max(sent.spacing_us for sent in every),
+        any(sent.trial for sent in every),
+        max(sent.probation_us for sent in every),
+        max(sent.expiry_us for sent in every),
+        any(sent.after_loss_wait for sent in every),
+        min((sent.error_limit for sent in every if sent.error_limit > 0), default=0),
     )
 
 

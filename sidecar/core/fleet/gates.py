@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from sidecar.core.fleet import grant_window, slots
-from sidecar.core.fleet import hold as holds
 from sidecar.core.fleet.draft import HOUR_US, Draft
 from sidecar.core.fleet.fleet_settings import OFF
 from sidecar.core.fleet.grant_window import RULES, Quota
@@ -67,7 +66,7 @@ def refuse_retirement(draft: Draft, lease: LeaseRequest, *, is_replay: bool) -> 
 
 def by_hold(draft: Draft, instance: str) -> GateRefusal | None:
     """Refuse everything while a hold is in force."""
-    held = holds.in_force(draft, instance)
+    held = draft.hold_on(instance)
     return GateRefusal("hold", held[1].left_us(draft.now_us)) if held else None
 
 
@@ -89,7 +88,7 @@ def by_duplicate(draft: Draft, instance: str, member: MemberKey) -> GateRefusal 
     """
     noted_us = draft.duplicates.get(instance, 0)
     is_noted = bool(noted_us) and draft.now_us - noted_us < draft.limits.expiry_us
-    is_seen = member.is_other(MemberKey(draft.view.life, draft.view.identity))
+    is_seen = member.is_other(MemberKey(draft.view.incarnation, draft.view.identity))
     is_duplicate = is_noted or draft.request.is_duplicate or is_seen
     return GateRefusal("duplicate", draft.terms.beat_us) if is_duplicate else None
 
@@ -174,7 +173,7 @@ def is_available(draft: Draft, instance: str) -> bool:
     """Whether the requester is among the available."""
     view = draft.view
     is_alive = bool(view.seen_us) and draft.now_us - view.seen_us <= draft.limits.expiry_us
-    return is_alive and not draft.is_out(instance, view.life)
+    return is_alive and not draft.is_out(instance, view.incarnation)
 
 
 def single_us(draft: Draft) -> int:

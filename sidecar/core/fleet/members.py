@@ -13,7 +13,6 @@ from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.fleet import hold as holds
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.summary import Reading, fleet_of
 from sidecar.core.fleet.view import BeatReply, Listing, Raw, View
@@ -177,7 +176,7 @@ MOST_DEPARTED: Final = 100
 """Bounds of the list: tokens in use, and members that have left."""
 
 FIELDS: Final = 3
-"""Number of fields of a member row: life, cause, and whether it was refused."""
+"""Number of fields of a member row: incarnation, cause, and whether it was refused."""
 
 
 def present(view: View, rows: Iterable[tuple[str, int, str, str]]) -> dict[str, Member]:
@@ -191,7 +190,7 @@ def member_list_of(
     """The fleet as the view has it, and its first ``most`` by name: ``members`` of the listing, and who is missing."""
     now_us, in_use = view.now_us, _in_use(raw, terms)
     rows = {**members, **_missing(view, listing)}
-    in_force = (holds.shown(scope, row) for scope, row in sorted(view.holds.items()) if row.left_us(now_us))
+    in_force = (row.shown(scope) for scope, row in sorted(view.holds.items()) if row.left_us(now_us))
     departed = [(name, (now_us - at) / US_PER_S) for name, at in listing.departed if name not in rows]
     return MemberList(
         fleet_of(Reading.of(_as_reply(raw, len(in_use))), terms, ""),

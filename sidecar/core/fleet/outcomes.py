@@ -38,7 +38,7 @@ def grant(draft: Draft, instance: str, claim: str, member: MemberKey, cause: str
         _judge(draft, instance, CullOutcome.UNCLEAR)
     draft.culls[instance] = Cull(
         claim,
-        member.life,
+        member.incarnation,
         cause,
         draft.now_us,
         is_lease=is_lease,
@@ -85,7 +85,7 @@ def lost(draft: Draft, instances: Iterable[str]) -> None:
 
 def go_down(draft: Draft, beat: Beat) -> bool:
     """Record that a container is down; return whether the store does not know its token."""
-    if not beat.lease and beat.kind != MANUAL:
+    if not beat.lease and beat.cause != MANUAL:
         close(draft, beat.instance)
     claim = beat.lease or beat.claim_id
     cull = draft.culls.get(beat.instance)
@@ -96,7 +96,7 @@ def go_down(draft: Draft, beat: Beat) -> bool:
     if not claim:
         return False
     is_known = claim in draft.view.grants
-    cause = "" if beat.lease else trial.name(draft, beat.kind)
+    cause = "" if beat.lease else trial.name(draft, beat.cause)
     grant(draft, beat.instance, claim, MemberKey(beat.incarnation, beat.identity), cause, is_lease=bool(beat.lease))
     if not beat.lease:
         trial.culled(draft, cause)
@@ -148,7 +148,7 @@ def expire(draft: Draft) -> None:
         if cull.phase != "over" and not cull.is_lease:
             _judge(draft, instance, CullOutcome.UNCLEAR, "" if cull.phase == "watched" else "not_replaced")
         draft.culls.pop(instance, None)
-    for cause in [cause for cause, one in draft.trials.items() if trial_end_us(one) <= draft.now_us]:
+    for cause in [cause for cause, record in draft.trials.items() if trial_end_us(record) <= draft.now_us]:
         if not draft.open_culls(cause):
             del draft.trials[cause]
 
@@ -198,14 +198,19 @@ def _revive(draft: Draft, instance: str, cull: Cull) -> None:
 
 def _make_way(draft: Draft, cull: Cull, beat: Beat) -> bool:
     """Whether a newcomer took the place of this container, which is back under its own name, and has another place."""
-    if cull.phase != "watched" or cull.by == beat.instance or cull.life == beat.incarnation:
+    if cull.phase != "watched" or cull.by == beat.instance or cull.incarnation == beat.incarnation:
         return False
     others = [place for place in _places(draft, cull.since_us) if not draft.culls[place].is_lease]
     if others:
         place = others[0]
         former = draft.culls[place]
         draft.culls[place] = replace(
-            former, phase="watched", by=cull.by, by_life=cull.by_life, since_us=cull.since_us, well_us=cull.well_us
+            former,
+            phase="watched",
+            by=cull.by,
+            by_incarnation=cull.by_incarnation,
+            since_us=cull.since_us,
+            well_us=cull.well_us,
         )
         _add_entry(draft, Entry("replaced", 0.0, place, former.cause or UNKNOWN, cull.by), former)
     return bool(others)
@@ -220,7 +225,7 @@ def _replace(draft: Draft, place: str, beat: Beat) -> None:
         draft.culls[place] = replace(cull, phase="over", since_us=draft.now_us)
     else:
         draft.culls[place] = replace(
-            cull, phase="watched", by=instance, by_life=beat.incarnation, since_us=draft.now_us, well_us=0
+            cull, phase="watched", by=instance, by_incarnation=beat.incarnation, since_us=draft.now_us, well_us=0
         )
 
 
@@ -229,8 +234,8 @@ def _watch(draft: Draft, beat: Beat) -> None:
     for place in _watched(draft, beat.instance):
         cull = draft.culls[place]
         if _is_named(cull, beat):
-            cull = draft.culls[place] = replace(cull, by_life=beat.incarnation)
-        if cull.by_life != beat.incarnation:
+            cull = draft.culls[place] = replace(cull, by_incarnation=beat.incarnation)
+        if cull.by_incarnation != beat.incarnation:
             _judge(draft, place, CullOutcome.UNCLEAR)
         elif beat.presence is Presence.SUSPECT:
             _judge(draft, place, CullOutcome.UNHELPED)
@@ -242,7 +247,7 @@ def _watch(draft: Draft, beat: Beat) -> None:
 
 def _is_named(cull: Cull, beat: Beat) -> bool:
     """Whether the app has named the replacement, which beat before it was named."""
-    is_new = cull.by_life.startswith(NAMELESS) and not beat.incarnation.startswith(NAMELESS)
+    is_new = cull.by_incarnation.startswith(NAMELESS) and not beat.incarnation.startswith(NAMELESS)
     return is_new and not beat.first  # a first beat is of another sidecar
 
 

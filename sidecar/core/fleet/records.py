@@ -14,10 +14,13 @@ from enum import StrEnum
 from functools import cache, lru_cache
 from typing import Any, ClassVar, Final, Self, cast
 
+from sidecar.core.types import US_PER_S, Hold
+
 FORMAT: Final = 1
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 _PLAIN: Final = (int, str)
+_STORED: Final = "stored"
 _LARGEST: Final = 2**60
 """Larger numbers than an instant in the far future are not valid."""
 
@@ -39,7 +42,7 @@ class StoredRecord:
 
     def checked(self) -> Self:
         """The record itself. Raises TypeError or ValueError if a field is not of its type."""
-        for name, kind in _kinds(type(self)):  # type: ignore[arg-type]  # a class
+        for name, kind, _ in _kinds(type(self)):  # type: ignore[arg-type]  # a class
             _check(kind, getattr(self, name))
         return self
 
@@ -47,31 +50,41 @@ class StoredRecord:
 @lru_cache(maxsize=512)  # rows hardly ever change from one look to the next, and reading one takes 10 us
 def _load(cls: type[StoredRecord], text: str) -> StoredRecord | None:
     try:
-        found = json.loads(text)
-        if not isinstance(found, dict):
+        values = json.loads(text)
+        if not isinstance(values, dict):
             return None
-        return cls(**{name: found[name] for name, _ in _kinds(cls) if name in found}).checked()  # type: ignore[arg-type]  # a class can be hashed
+        kinds = _kinds(cls)  # type: ignore[arg-type]  # a class can be hashed
+        return cls(**{name: values[stored] for name, _, stored in kinds if stored in values}).checked()
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
 @cache
-def _kinds(cls: type[StoredRecord]) -> tuple[tuple[str, Any], ...]:
-    """The names and declared types of the fields; looked up once, because every claim reads every row."""
-    return tuple((one.name, one.type) for one in fields(cls))
+def _kinds(cls: type[StoredRecord]) -> tuple[tuple[str, Any, str], ...]:
+    """The fields' names, declared types and names in the text; looked up once, because every claim reads every row."""
+    return tuple(
+        (declared.name, declared.type, declared.metadata.get(_STORED, declared.name)) for declared in fields(cls)
+    )
+
+
+def _stored_as(name: str) -> str:
+    """A text whose name in the store is that of version 0.2."""
+    return field(default="", metadata={_STORED: name})
 
 
 def _plain(value: object) -> object:
     if isinstance(value, StoredRecord):
         return _values(value)
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     return value
 
 
 def _values(record: StoredRecord) -> dict[str, object]:
-    names = (name for name, _ in _kinds(type(record)))  # type: ignore[arg-type]  # a class can be hashed
-    return {name: value if isinstance(value := getattr(record, name), _PLAIN) else _plain(value) for name in names}
+    names = ((name, stored) for name, _, stored in _kinds(type(record)))  # type: ignore[arg-type]  # a class can be hashed
+    return {
+        stored: value if isinstance(value := getattr(record, name), _PLAIN) else _plain(value) for name, stored in names
+    }
 
 
 def _check(kind: Any, value: object) -> None:
@@ -84,7 +97,7 @@ def _check(kind: Any, value: object) -> None:
         raise TypeError("not a number")
     if kind == "Counts":
         counts = value if isinstance(value, dict) else None
-        if counts is None or not all(isinstance(one, int) and isinstance(key, str) for key, one in counts.items()):
+        if counts is None or not all(isinstance(count, int) and isinstance(key, str) for key, count in counts.items()):
             raise TypeError("not counts")
 
 
@@ -182,11 +195,11 @@ class FleetState(StoredRecord):
 class Cull(StoredRecord):
     """A container that was granted a token, or a lease to retire, kept under its instance name.
 
-    ``claim``: its claim id, or with ``is_lease`` the holder of its lease. ``life``: its incarnation. Its phases:
+    ``claim``: its claim id, or with ``is_lease`` the holder of its lease. Its phases:
 
     - ``out``: granted, and not replaced yet. It counts as missing. Until ``occupied_us`` its sidecar is still there, or
       may not know of the grant. ``down_us``: its last beat that said it is down.
-    - ``watched``: replaced by the incarnation ``by_life`` of instance ``by``, which has been well since ``well_us``.
+    - ``watched``: replaced by ``by_incarnation`` of instance ``by``, which has been well since ``well_us``.
     - ``over``: its outcome is known. The row stays while its sidecar may still beat that it is down.
 
     ``refused``, ``recovered`` and ``ended`` are the counts of the control group for the cause at the grant.
@@ -194,7 +207,7 @@ class Cull(StoredRecord):
     """
 
     claim: str = ""
-    life: str = ""
+    incarnation: str = _stored_as("life")
     cause: str = ""
     at_us: int = 0
     phase: str = "out"
@@ -202,7 +215,7 @@ class Cull(StoredRecord):
     occupied_us: int = 0
     down_us: int = 0
     by: str = ""
-    by_life: str = ""
+    by_incarnation: str = _stored_as("by_life")
     since_us: int = 0
     well_us: int = 0
     refused: int = 0
@@ -221,7 +234,7 @@ class Slot(StoredRecord):
     """
 
     holder: str = ""
-    life: str = ""
+    incarnation: str = _stored_as("life")
     at_us: int = 0
     for_us: int = 0
     arrived: bool = False
@@ -247,3 +260,7 @@ class HoldRow(StoredRecord):
     def left_us(self, now_us: int) -> int:
         """Microseconds until it is over; 0: it is."""
         return max(0, self.at_us + self.for_us - now_us)
+
+    def shown(self, scope: str) -> Hold:
+        """The hold on this instance, or on the service, as it is shown to people."""
+        return Hold(self.author, self.reason, (self.at_us + self.for_us) / US_PER_S, scope)

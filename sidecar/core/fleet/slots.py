@@ -40,10 +40,10 @@ def arrived(draft: Draft, place: str, instance: str) -> None:
         draft.leases[instance] = replace(slot, arrived=True)
 
 
-def is_well(draft: Draft, instance: str, life: str) -> None:
+def is_well(draft: Draft, instance: str, incarnation: str) -> None:
     """Free the slot of a container whose replacement is well."""
     slot = draft.leases.get(instance)
-    if slot is not None and (slot.arrived or slot.life != life):
+    if slot is not None and (slot.arrived or slot.incarnation != incarnation):
         del draft.leases[instance]
 
 

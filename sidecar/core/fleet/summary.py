@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.core import values
-from sidecar.core.fleet import data_loss, hold, trial
+from sidecar.core.fleet import data_loss, trial
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
 from sidecar.core.fleet.fleet_settings import FleetSettings, Share
 from sidecar.core.fleet.records import CullOutcome, Epoch, FleetState, HoldRow
-from sidecar.core.fleet.view import BeatReply, Known, member_life
+from sidecar.core.fleet.view import BeatReply, Known, member_incarnation
 from sidecar.core.types import US_PER_S, Beat, CauseTrial, Fleet, Hold, Presence
 
 COMPARED_FROM: Final = 3
@@ -45,8 +45,8 @@ def is_due(reading: Reading, beat: Beat, known: Known, terms: FleetSettings) -> 
     )
     has_ended = 0 < state.due_us <= reply.now_us
     has_several = reply.alive > 1 and reply.now_us - state.several_us >= SEVERAL_EVERY_US
-    is_other_life = member_life(reply.former) != beat.incarnation
-    is_seen = has_members_gone or has_ended or has_several or is_other_life
+    is_other_incarnation = member_incarnation(reply.former) != beat.incarnation
+    is_seen = has_members_gone or has_ended or has_several or is_other_incarnation
     return is_seen or _shows_episode(reading, terms) or _shows_loss(reading, known, terms)
 
 
@@ -140,5 +140,5 @@ def _hold(reply: BeatReply, instance: str) -> Hold | None:
     for text, scope in zip(reply.holds, ("", instance), strict=True):
         row = HoldRow.load(text)
         if row is not None and row.left_us(reply.now_us):
-            return hold.shown(scope, row)
+            return row.shown(scope)
     return None

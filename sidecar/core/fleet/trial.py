@@ -43,8 +43,8 @@ def notice(draft: Draft) -> None:
     """Begin and end the episodes of all causes, as the view shows."""
     view, now_us = draft.view, draft.now_us
     causes = dict(view.causes)
-    if isinstance(draft.request.asked, Claim) and draft.request.asked.kind != MANUAL:
-        causes.setdefault(draft.request.asked.kind, 1)
+    if isinstance(draft.request.asked, Claim) and draft.request.asked.cause != MANUAL:
+        causes.setdefault(draft.request.asked.cause, 1)
     probation_us = draft.limits.probation_us
     for cause, trial in draft.trials.items():
         draft.trials[cause] = _noticed(trial, now_us, probation_us, is_suspect=causes.get(cause, 0) > 0)

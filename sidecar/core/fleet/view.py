@@ -93,28 +93,28 @@ class Listing(NamedTuple):
 class MemberKey(NamedTuple):
     """What tells two containers of one name apart: the incarnation, and the random identity that its sidecar keeps."""
 
-    life: str = ""
+    incarnation: str = ""
     identity: str = ""
 
     def is_other(self, other: MemberKey) -> bool:
         """Whether both are known and differ; an older version tells no identity."""
-        return _differ(self.life, other.life) or _differ(self.identity, other.identity)
+        return _differ(self.incarnation, other.incarnation) or _differ(self.identity, other.identity)
 
 
-def member_life(row: str) -> str:
+def member_incarnation(row: str) -> str:
     """The incarnation in a member row."""
     return row.partition("\n")[0]
 
 
 def member_of(row: str) -> MemberKey:
     """The incarnation and the identity in a member row."""
-    life, _, rest = row.partition("\n")
+    incarnation, _, rest = row.partition("\n")
     identity = rest.partition("\n")[0] if rest.count("\n") > 1 else ""
-    return MemberKey(life, identity)
+    return MemberKey(incarnation, identity)
 
 
-def _differ(one: str, other: str) -> bool:
-    return bool(one) and bool(other) and one != other
+def _differ(own: str, other: str) -> bool:
+    return bool(own) and bool(other) and own != other
 
 
 R = TypeVar("R", bound=StoredRecord)
@@ -146,7 +146,7 @@ class View:
     ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those whose token was given
     back. ``is_ahead``: the store holds instants that are later than its clock, which has stepped back. ``run_id``: the
     process of the server, ``""`` if it does not tell. ``beating``: instances with a row in ``culls`` that beat as
-    alive, and the incarnation that each beats for. ``settings``: all terms in force. ``life``, ``identity``: of the
+    alive, and the incarnation that each beats for. ``settings``: all in force. ``incarnation``, ``identity``: of the
     last beat under the requester's name; ``seen_us`` and ``departed_us`` as in ``Raw``. ``median_errors``: of the
     members' errors in their windows; -1: not known.
     """
@@ -166,7 +166,7 @@ class View:
     beating: Mapping[str, str] = field(default_factory=dict)
     causes: Mapping[str, int] = field(default_factory=dict)
     control: Mapping[str, int] = field(default_factory=dict)
-    life: str = ""
+    incarnation: str = ""
     identity: str = ""
     seen_us: int = 0
     departed_us: int = 0
@@ -189,10 +189,10 @@ class View:
             holds=_rows(raw.holds, HoldRow),
             settings=_settings(raw),
             alive=raw.alive,
-            beating={name: member_life(row) for name, row in raw.beating.items()},
+            beating={name: member_incarnation(row) for name, row in raw.beating.items()},
             causes=raw.causes,
             control={word: count for word, count in raw.control.items() if count > 0},
-            life=member.life,
+            incarnation=member.incarnation,
             identity=member.identity,
             seen_us=raw.seen_us,
             departed_us=raw.departed_us,
@@ -206,10 +206,10 @@ def _rows(texts: Mapping[str, str], kind: type[R]) -> dict[str, R]:
 
 def _settings(raw: Raw) -> tuple[FleetSettings, ...]:
     """All readable terms that a beat brought within their own expiry, each once."""
-    found = ((FleetSettings.load(text), heard_us) for text, heard_us in raw.settings.items())
+    heard = ((FleetSettings.load(text), heard_us) for text, heard_us in raw.settings.items())
     return tuple(
         dict.fromkeys(
-            terms for terms, heard_us in found if terms is not None and raw.now_us - heard_us <= terms.expiry_us
+            terms for terms, heard_us in heard if terms is not None and raw.now_us - heard_us <= terms.expiry_us
         )
     )
 

@@ -80,7 +80,7 @@ class Measurements:
     def changes_at(self) -> int | None:
         """The second in which the counts change by themselves; None if the windows are empty."""
         counts = (self.errors, self.others, self.fatal, self.results)
-        return min((at for one in counts if (at := one.changes_at()) is not None), default=None)
+        return min((at for window in counts if (at := window.changes_at()) is not None), default=None)
 
     def turn(self, now_s: int) -> None:
         """Make ``now_s`` the current second."""

@@ -116,18 +116,18 @@ class RollingCounts:
         The number may be more than necessary, because all events of one second leave together.
         """
         need, gone, left_s = self.total - limit + 1, 0, 0
-        for one in self._buckets():
+        for bucket in self._buckets():
             if gone >= need:
                 break
-            gone += sum(one.counts.values())
-            left_s = self.seconds - (self._now_s - one.second)
+            gone += sum(bucket.counts.values())
+            left_s = self.seconds - (self._now_s - bucket.second)
         return (gone, left_s) if need > 0 else (0, 0)
 
     def newest_age_s(self, key: str | None = None) -> int | None:
         """Age in whole seconds of the newest bucket that holds something, or ``key``."""
         if self.current and (key is None or self.current.get(key)):
             return 0
-        held = (one.second for one in reversed(self._past) if key is None or one.counts.get(key))
+        held = (bucket.second for bucket in reversed(self._past) if key is None or bucket.counts.get(key))
         newest_s = next(held, None)
         return None if newest_s is None else self._now_s - newest_s
 

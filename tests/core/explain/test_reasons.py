@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.refusals import failures, refusals
@@ -226,3 +228,17 @@ def test_duration_is_told_in_its_two_largest_units(seconds: float, text: str) ->
 )
 def test_every_answer_to_the_request_for_a_lease_has_a_sentence(answer: Answer, sentence: str) -> None:
     assert reasons.lease(answer) == sentence
+
+
+@pytest.mark.parametrize(
+    ("most", "text"), [(3, "a, b, c"), (2, "a, b and 1 more"), (1, "a and 2 more")], ids=["all", "all but one", "one"]
+)
+def test_names_beyond_the_most_are_counted(most: int, text: str) -> None:
+    assert reasons.names(["a", "b", "c"], most) == text
+
+
+def test_public_answer_hides_who_holds_and_why() -> None:
+    denied = Denied("hold", 0, 10, 5.0, hold=Hold("ada", "look", 100.0))
+    assert reasons.anonymous_answer(denied) == replace(denied, hold=Hold("a person", "", 100.0))
+    for other in (replace(denied, hold=None), Unknown("timeout")):
+        assert reasons.anonymous_answer(other) is other

@@ -285,7 +285,7 @@ lives = st.sampled_from(["0", "1"])
 culls = st.builds(
     Cull,
     claim=st.sampled_from(["me/0", "x"]),
-    life=lives,
+    incarnation=lives,
     cause=kinds,
     at_us=instants,
     phase=st.sampled_from(["out", "watched", "over", "unheard of"]),
@@ -293,7 +293,7 @@ culls = st.builds(
     occupied_us=instants,
     down_us=st.just(0) | instants,
     by=instances,
-    by_life=lives,
+    by_incarnation=lives,
     since_us=instants,
     well_us=st.just(0) | instants,
 )
@@ -321,7 +321,7 @@ views = st.builds(
     beating=st.dictionaries(instances, lives),
     causes=st.dictionaries(kinds, st.integers(0, 5)),
     control=st.dictionaries(st.sampled_from(["refused|redis", "recovered|redis", "ended|redis"]), st.integers(0, 9)),
-    life=lives,
+    incarnation=lives,
     seen_us=instants,
     departed_us=st.just(0) | instants,
 )

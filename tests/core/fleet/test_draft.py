@@ -82,11 +82,11 @@ def test_next_decision_is_due_when_the_first_row_is_over(view: View, due_us: int
     ("alive", "culls", "available", "missing"),
     [
         (3, {}, 3, 0),
-        (3, {"a": Cull(life="1")}, 2, 1),
-        (3, {"a": Cull(life="0")}, 3, 1),
-        (3, {"a": Cull(life="1", phase="watched")}, 3, 0),
-        (3, {"gone": Cull(life="1")}, 3, 1),
-        (0, {"a": Cull(life="1")}, 0, 1),
+        (3, {"a": Cull(incarnation="1")}, 2, 1),
+        (3, {"a": Cull(incarnation="0")}, 3, 1),
+        (3, {"a": Cull(incarnation="1", phase="watched")}, 3, 0),
+        (3, {"gone": Cull(incarnation="1")}, 3, 1),
+        (0, {"a": Cull(incarnation="1")}, 0, 1),
     ],
     ids=["nothing granted", "granted", "another incarnation beats", "replaced", "no longer beats", "never below 0"],
 )

@@ -30,9 +30,9 @@ def out(count: int) -> dict[str, Cull]:
         (View(NOW, alive=6, seen_us=0, culls=out(5)), None),
         (View(NOW, alive=5, seen_us=0, culls=out(5)), GateRefusal("floor", BEAT_US)),
         (View(NOW, alive=6, seen_us=NOW - TERMS.expiry_us - 1, culls=out(5)), None),
-        (View(NOW, alive=5, seen_us=NOW, life="1", culls={**out(4), "me": Cull("i", "1", "x", NOW)}), None),
+        (View(NOW, alive=5, seen_us=NOW, incarnation="1", culls={**out(4), "me": Cull("i", "1", "x", NOW)}), None),
         (
-            View(NOW, alive=5, seen_us=NOW, life="2", culls={**out(4), "me": Cull("i", "1", "x", NOW)}),
+            View(NOW, alive=5, seen_us=NOW, incarnation="2", culls={**out(4), "me": Cull("i", "1", "x", NOW)}),
             GateRefusal("floor", BEAT_US),
         ),
         (View(NOW, alive=1, seen_us=NOW, culls=out(9)), GateRefusal("last", BEAT_US)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.rule_fleet import RuleFleet, draft_of, fleet_of_size, word
-from sidecar.core.fleet import gates, hold
+from sidecar.core.fleet import gates
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import HoldRow
 from sidecar.core.fleet.view import View
@@ -29,8 +29,8 @@ ONE = HoldRow("bob", "look", 50, 250)
 )
 def test_hold_refuses_until_it_is_over(instance: str, now_us: int, shown: Hold | None, wait_us: int) -> None:
     draft = draft_of(View(now_us, holds={"": SERVICE, "one": ONE}))
-    found = hold.in_force(draft, instance)
-    assert (hold.shown(*found) if found else None) == shown
+    found = draft.hold_on(instance)
+    assert (found[1].shown(found[0]) if found else None) == shown
     assert gates.by_hold(draft, instance) == (GateRefusal("hold", wait_us) if shown else None)
 
 

@@ -243,7 +243,7 @@ def test_replacement_that_falls_silent_or_becomes_another_life_tells_nothing() -
 def test_replacement_whose_app_names_it_after_the_first_beat_is_still_the_same(
     before: str, after: str, *, is_first: bool, is_same: bool
 ) -> None:
-    watched = Cull("x", cause="redis", at_us=NOW, phase="watched", by="c00", by_life=before)
+    watched = Cull("x", cause="redis", at_us=NOW, phase="watched", by="c00", by_incarnation=before)
     draft = draft_of(View(NOW, culls={"c00": watched}))
     outcomes.arrive(draft, Beat("c00", after, WELL, first=is_first))
     assert (draft.culls["c00"].phase == "watched") is is_same

@@ -112,7 +112,7 @@ def test_as_many_go_at_once_as_the_fleet_s_rules_let_go(*, containers: int, floo
     names = [f"web-{number}" for number in range(containers)]
     view, gone = View(S, alive=containers), 0
     for name in names:
-        view = replace(view, life="1", seen_us=S)
+        view = replace(view, incarnation="1", seen_us=S)
         answer, edits = decide(view, Request(lease(name, slots=str(slots)), terms))
         gone += isinstance(answer, Granted)
         culls = dict(view.culls) | {name: cull for name, cull in edits.culls.items() if cull is not None}

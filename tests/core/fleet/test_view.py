@@ -40,7 +40,7 @@ def test_view_has_the_records_of_what_the_store_returns() -> None:
     assert (view.now_us, view.state, view.epoch) == (NOW, STATE, EPOCH)
     assert (view.culls, view.leases, view.holds) == ({"a": CULL}, {"l": SLOT}, {"": HOLD})
     assert (view.alive, view.beating, view.causes, view.control) == (7, {"a": "0"}, {"x": 2}, {"refused|x": 5})
-    assert (view.life, view.identity, view.seen_us, view.departed_us) == ("1", "id", NOW - 5, 0)
+    assert (view.incarnation, view.identity, view.seen_us, view.departed_us) == ("1", "id", NOW - 5, 0)
 
 
 @pytest.mark.parametrize(
