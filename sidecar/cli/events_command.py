@@ -9,11 +9,11 @@ from operator import itemgetter
 
 import click
 
+from sidecar.cli.asking_options import config, where
 from sidecar.cli.colours import coloured
 from sidecar.cli.fleet_table import span
 from sidecar.cli.ledger_reader import HEADER, Event, LedgerReader, as_text, since_option
 from sidecar.cli.parameters import Command, json_option
-from sidecar.cli.settings_options import config, where
 
 
 @click.command(cls=Command)

@@ -10,10 +10,10 @@ from typing import Any, Final
 import click
 
 from sidecar.cli import fleet_table
+from sidecar.cli.asking_options import config, where
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.local_api import OK, NoSidecarError, Reply, ask, refused
 from sidecar.cli.parameters import Command, json_option, show
-from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import complain
 from sidecar.config.settings import Config
 

@@ -63,7 +63,7 @@ class LedgerReader:
 
     def __init__(self, config: Config, since_s: float) -> None:
         self.problem = ""
-        self.service, self.mode = config.identity.service, config.identity.mode
+        self.service = self.mode = ""
         self.enforce_percent = ALL
         self._config = config
         self._since_s = since_s

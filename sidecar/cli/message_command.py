@@ -7,9 +7,10 @@ import asyncio
 import click
 
 from sidecar.app import build_notify
+from sidecar.cli.asking_options import where
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.parameters import Command, json_option, show
-from sidecar.cli.settings_options import config, where
+from sidecar.cli.settings_options import config
 
 
 @click.command(cls=Command)

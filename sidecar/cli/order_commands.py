@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 
 import click
 
+from sidecar.cli.asking_options import config, where
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.fleet_table import hold_line, span
 from sidecar.cli.local_api import ALONE, OK, NoSidecarError, Reply, ask, refused
 from sidecar.cli.parameters import Command, author_option, json_option, login, person, show
-from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import complain, plain
 from sidecar.config.settings import Config
 from sidecar.core.life.delays import CHECK_JITTER

@@ -72,6 +72,8 @@ def token_headers(token_file: str, *, is_local: bool = False) -> dict[str, str]:
     if not token_file and not is_local and kept and kept[1]:
         return _bearer(kept[1].strip(), TOKEN)
     token = Token(token_file).read().decode("latin-1") if token_file else ""
+    if token_file and not token and not is_local:
+        raise click.UsageError(f"ARBITER_TOKEN_FILE: {token_file} cannot be read, or holds no token")
     return _bearer(token, "ARBITER_TOKEN_FILE") if token else {}
 
 

@@ -10,13 +10,13 @@ from typing import Final
 
 import click
 
+from sidecar.cli.asking_options import config, where
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.ledger_reader import Event, LedgerReader, since_option
 from sidecar.cli.parameters import Command
 from sidecar.cli.report.figures import FleetReport, report_of
 from sidecar.cli.report.html_report import html
 from sidecar.cli.report.text_report import text
-from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import cause, complain
 from sidecar.core.types import Entry
 

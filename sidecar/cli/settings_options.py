@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any
 
 import click
 
 from sidecar.cli import remote
+from sidecar.cli.asking_options import flag_of, keep
 from sidecar.cli.parameters import Command, invocation
 from sidecar.config import load as loading
 from sidecar.config.former import former
@@ -16,35 +17,6 @@ from sidecar.config.load import SettingsError, load
 from sidecar.config.settings import Config
 from sidecar.config.shown import ADVANCED, FIRST, table
 from sidecar.config.sources import PREFIX
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-WHERE: Final = ("config", "local_listen", "socket", "token_file")
-"""The settings that tell a command where the sidecar of this machine is."""
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.meta[str(param.name)] = value
-
-
-def _use_url(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    remote.use(ctx, value, invocation(ctx).environ)
-
-
-def where(function: F) -> F:
-    """Give a command the options that say where the sidecar is."""
-    url_help = "Page listener of a sidecar elsewhere, with the token of ARBITER_TOKEN_FILE or ARBITER_TOKEN."
-    url_help += " [ARBITER_URL]"
-    function = click.option("--url", metavar="URL", help=url_help, expose_value=False, callback=_use_url)(function)
-    for name in reversed(WHERE):
-        text = f"As {PREFIX}{name.upper()}."
-        function = click.option(_flag(name), metavar="VALUE", help=text, expose_value=False, callback=_keep)(function)
-    return function
 
 
 @cache
@@ -58,7 +30,7 @@ def _option(name: str, default: str, text: str) -> click.Option:
     is_switch = default in ("true", "false")
     how = {"is_flag": False, "flag_value": "true", "metavar": "[VALUE]"} if is_switch else {"metavar": "VALUE"}
     text = f"{text} Default: {default}." if default else text
-    return click.Option([_flag(name)], help=text, expose_value=False, callback=_keep, **how)
+    return click.Option([flag_of(name)], help=text, expose_value=False, callback=keep, **how)
 
 
 class SettingsCommand(Command):
@@ -95,7 +67,7 @@ class SettingsCommand(Command):
 
     def unknown(self, ctx: click.Context, flag: str, similar: Sequence[str]) -> str:
         """The sentence about a flag that is not a setting, or not any more."""
-        moved = former(flag.removeprefix("--").replace("-", "_"), _flag)
+        moved = former(flag.removeprefix("--").replace("-", "_"), flag_of)
         return f"{flag}: {moved}" if moved else super().unknown(ctx, flag, similar)
 
 
@@ -119,14 +91,12 @@ def values(ctx: click.Context) -> dict[str, Any]:
 
 
 def config(ctx: click.Context) -> Config:
-    """The configuration by which a command finds its sidecar. Raises UsageError as ``values``."""
+    """The configuration of this container, without the variables of commands. Raises UsageError as ``values``."""
     variables = invocation(ctx).environ
     flags, environ = given(ctx), {name: variables[name] for name in variables if name not in remote.VARIABLES}
     try:
         return load(flags, environ)
     except SettingsError as error:
-        is_elsewhere = remote.target() is not None
-        if is_elsewhere or not all(problem.startswith("ARBITER_TOKEN_FILE") for problem in error.problems):
+        if not all(problem.startswith("ARBITER_TOKEN_FILE") for problem in error.problems):
             raise click.UsageError(str(error)) from None
-        # Not every user may read the token file. A GET needs no token; the sidecar refuses an order without one.
-        return load({**flags, "token_file": ""}, environ)
+        return load({**flags, "token_file": ""}, environ)  # not every user may read it, and a GET needs no token

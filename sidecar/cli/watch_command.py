@@ -12,10 +12,10 @@ from typing import Any, Final
 import click
 
 from sidecar.cli import local_api
+from sidecar.cli.asking_options import config, where
 from sidecar.cli.colours import coloured
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.parameters import DURATION, Command, json_option
-from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import complain, plain
 from sidecar.config.settings import Config
 

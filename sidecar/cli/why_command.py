@@ -9,12 +9,12 @@ from typing import Any, Final
 import click
 
 from sidecar.cli import fleet_table
+from sidecar.cli.asking_options import config, where
 from sidecar.cli.colours import coloured
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.ledger_reader import LedgerReader, as_text
 from sidecar.cli.local_api import OK, ask, refused
 from sidecar.cli.parameters import Command, json_option, show
-from sidecar.cli.settings_options import config, where
 from sidecar.cli.terminal import complain, plain
 from sidecar.config.settings import Config
 from sidecar.core.types import MANUAL, Presence

@@ -126,7 +126,7 @@ def test_sidecar_is_found_by_its_socket_and_its_public_listener_is_named(
     assert (done.code, done.out) == (69, "")
     assert done.err.startswith(f"health-arbiter: {public} (ARBITER_LOCAL_LISTEN) looks like the public listener")
     assert command(one, "fleet", ARBITER_LOCAL_LISTEN="off").code == 0
-    assert command(one, "fleet", "--local-listen", "off", ARBITER_SOCKET="").code == 2
+    assert command(one, "fleet", "--local-listen", "off", ARBITER_SOCKET="").code == 69
     assert (
         command(one, "fleet", "--socket", str(run_dir / "app.sock"), "--local-listen=off", ARBITER_SOCKET="").code == 0
     )

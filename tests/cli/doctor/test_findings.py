@@ -252,7 +252,7 @@ def test_fleet_that_cannot_be_retired_in_time_is_a_finding(
 
 CULLS_FOR_NOISE = (
     "your containers have 3 errors a minute when well; a limit of 5 culls for noise: noise reaches it in 18 % of all "
-    "windows; 18 is above it, try it with: printf"
+    "windows; ARBITER_ERROR_LIMIT=18 is above it"
 )
 
 
