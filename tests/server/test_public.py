@@ -410,12 +410,19 @@ async def test_addresses_of_both_families_are_written_as_in_a_url(observed: Obse
 # -- turns and the end --------------------------------------------------------------------------------------
 
 
-async def test_work_that_holds_the_loop_may_let_the_listener_answer_in_between(observed: Observed) -> None:
+@pytest.mark.parametrize(("pause_s", "is_due"), [(0.0, True), (3_600.0, False)])
+async def test_work_that_holds_the_loop_may_let_the_listener_answer_in_between(
+    observed: Observed, monkeypatch: pytest.MonkeyPatch, pause_s: float, *, is_due: bool
+) -> None:
+    monkeypatch.setattr(public, "BETWEEN_S", pause_s)
     async with public_door(observed) as server:
+        server.turn()
         with closing(socket.create_connection(place_of(server))) as client:
             client.sendall(UP)
             for _ in range(2):  # the loop has no turn meanwhile
-                server.turn()
+                server.turn_between()
+            assert server.connected == is_due
+            server.turn()
             assert client.recv(100).startswith(b"HTTP/1.1 200 OK")
 
 
