@@ -9,7 +9,7 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Any, ClassVar, Final, NamedTuple
 
 import click
@@ -60,10 +60,6 @@ class SidecarAddress(NamedTuple):
         """Whether ``--url`` names it."""
         return self.name == "--url"
 
-    def wants_token(self) -> click.UsageError:
-        """The error when the token is missing or wrong."""
-        return click.UsageError(f"{self} wants its token, or another one: {remote.HINT}")
-
     def unserved(self, path: str) -> click.ClickException:
         """The error about a path that this listener does not have."""
         if not self.is_remote:
@@ -87,36 +83,30 @@ def ask(config: Config, method: str, path: str, value: object = None, timeout_s:
 
     An answer may take ``timeout_s`` at most. Raises NoSidecarError; UsageError if the sidecar wants another token.
     """
-    with opened(config, method, timeout_s) as (address, connection, headers):
-        try:
-            reply = _exchange(connection, method, address.prefix + path, value, headers)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise NoSidecarError(f"{address} does not answer as a sidecar does: {cause(error)}") from None
+    failures = []
+    for address, connection in _ways(config, timeout_s):
+        with closing(connection):
+            try:
+                connection.connect()
+            except OSError as error:
+                failures.append(f"no sidecar answers at {address}: {cause(error)}")
+                continue
+            try:
+                headers = _headers(config, address, method)
+                reply = _exchange(connection, method, address.prefix + path, value, headers)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                raise NoSidecarError(f"{address} does not answer as a sidecar does: {cause(error)}") from None
+        return _checked(reply, address, path)
+    raise NoSidecarError("; ".join(failures) or "no local listener to ask: set ARBITER_LOCAL_LISTEN or ARBITER_SOCKET")
+
+
+def _checked(reply: Reply, address: SidecarAddress, path: str) -> Reply:
+    """The reply, unless it is not that of a sidecar's own listener, or not to our token."""
     if str(reply.value.get("error")).endswith((NOT_SERVED, TAKES_NO_BODY)):
         raise address.unserved(path.partition("?")[0])
     if reply.status == NO_TOKEN and address.is_remote:
-        raise address.wants_token()
+        raise click.UsageError(f"{address} wants its token, or another one: {remote.HINT}")
     return reply
-
-
-@contextmanager
-def opened(
-    config: Config, method: str, timeout_s: float | None = None
-) -> Iterator[tuple[SidecarAddress, http.client.HTTPConnection, dict[str, str]]]:
-    """A connection to the sidecar with the headers that a request of this method needs. Raises NoSidecarError."""
-    failures = []
-    for address, connection in _ways(config, timeout_s):
-        try:
-            connection.connect()
-        except OSError as error:
-            failures.append(f"no sidecar answers at {address}: {cause(error)}")
-            continue
-        try:
-            yield address, connection, _headers(config, address, method)
-        finally:
-            connection.close()
-        return
-    raise NoSidecarError("; ".join(failures) or "no local listener to ask: set ARBITER_LOCAL_LISTEN or ARBITER_SOCKET")
 
 
 def _headers(config: Config, address: SidecarAddress, method: str) -> dict[str, str]:
