@@ -130,6 +130,16 @@ def test_record_that_cannot_be_formatted_counts_and_makes_no_noise(
     assert capfd.readouterr() == ("", "")
 
 
+def test_exception_that_breaks_the_report_counts_all_the_same(logger: logging.Logger, totals: Totals) -> None:
+    class HostileError(Exception):
+        @property
+        def orig(self) -> object:
+            raise RuntimeError("no cause")
+
+    _fail(logger, HostileError())
+    assert totals() == {"errors|level:server_error,kind:log": 1}
+
+
 @pytest.mark.parametrize("exc_info", [True, (None, None, None)], ids=["outside of except", "empty"])
 def test_exc_info_without_an_exception_is_a_plain_record(exc_info: Any, logger: logging.Logger, totals: Totals) -> None:
     logger.error("oops", exc_info=exc_info)
