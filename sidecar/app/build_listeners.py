@@ -49,29 +49,26 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
     of_all = sum(CONNECTIONS.values())
     descriptors = raise_descriptor_limit(of_all + RESERVED_DESCRIPTORS)
 
-    local, page = local_servers(
-        sidecar, why, tls, lambda name: connection_limit(CONNECTIONS[name], of_all, descriptors)
-    )
-    listeners = Listeners(
-        local,
-        PublicServer(
-            public_pages(
-                _health(sidecar, why),
-                {
-                    "/": landing(config.identity.service, config.identity.instance),
-                    "/metrics": MetricsPage(sidecar.metrics.page),
-                    "/why": why.get_public,
-                },
-            ),
-            on_refusal=sidecar.metrics.refused,
-            on_failure=partial(observers.failed, "listener"),
-            gate=_gate(sidecar, "public"),
-            tls=tls if config.tls.covers("public") else None,
-            most=connection_limit(CONNECTIONS["public"], of_all, descriptors),
+    def most(name: str) -> int:
+        return connection_limit(CONNECTIONS[name], of_all, descriptors)
+
+    public = PublicServer(
+        public_pages(
+            _health(sidecar, why),
+            {
+                "/": landing(config.identity.service, config.identity.instance),
+                "/metrics": MetricsPage(sidecar.metrics.page),
+                "/why": why.get_public,
+            },
         ),
-        page,
-        tls=tls,
+        on_refusal=sidecar.metrics.refused,
+        on_failure=partial(observers.failed, "listener"),
+        gate=_gate(sidecar, "public"),
+        tls=tls if config.tls.covers("public") else None,
+        most=most("public"),
     )
+    local, page = local_servers(sidecar, why, tls, connection_limit=most, between=public.turn_between)
+    listeners = Listeners(local, public, page, tls=tls)
     try:
         await _listen(config, local_listen=listeners.local, socket=listeners.local, page_listen=listeners.page)
         if config.statsd.has_sockets:

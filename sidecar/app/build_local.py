@@ -39,11 +39,17 @@ STORE_WAIT_S: Final = 4.0
 
 
 def local_servers(
-    sidecar: Sidecar, why: Why, tls: ServerTls | None, connection_limit: Callable[[str], int]
+    sidecar: Sidecar,
+    why: Why,
+    tls: ServerTls | None,
+    *,
+    connection_limit: Callable[[str], int],
+    between: Callable[[], None],
 ) -> tuple[LocalServer, LocalServer | None]:
     """Build the local listener, and the page listener if it is configured; neither is open.
 
-    ``connection_limit``: the maximum number of connections by the name of the listener.
+    ``connection_limit``: the maximum number of connections by the name of the listener. ``between`` as in
+    ``LocalServer``.
     """
     config, observers = sidecar.config, sidecar.observers
     authorize = TokenCheck(Token(config.server.token_file).read).allows if config.server.token_file else None
@@ -57,6 +63,7 @@ def local_servers(
             on_refusal=sidecar.metrics.refused,
             on_failure=partial(observers.failed, "page" if name == "page" else "listener"),
             max_connections=connection_limit(name),
+            between=between,
             tls=tls if config.tls.covers(name) else None,
         )
 

@@ -29,7 +29,7 @@ class Listeners:
     @property
     def http(self) -> list[LocalServer | PublicServer]:
         """The listeners that speak HTTP."""
-        return [self.local, self.public, *([self.page] if self.page else [])]
+        return [self.local, *([self.page] if self.page else []), self.public]
 
     def works(self) -> Iterator[Coroutine[None, None, None]]:
         """The coroutines that have to run while the listeners are open."""

@@ -53,6 +53,7 @@ class LocalServer:
     ``on_refusal(listener, word)`` gets every refused request and connection, ``on_failure`` every exception of a
     handler: the client sees a 500 and no more. With ``tls`` TCP connections speak TLS. Beyond ``max_connections`` an
     idle connection gives way to a new one. An order that has begun is carried out, also when its client leaves.
+    ``between`` is called before each answer: a flood of requests holds up what it serves for one answer only.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class LocalServer:
         on_refusal: Callable[[str, str], None],
         on_failure: Callable[[Exception], None],
         max_connections: int = 256,
+        between: Callable[[], None] = lambda: None,
         idle_s: float = IDLE_S,
         tls: ServerTls | None = None,
     ) -> None:
@@ -74,6 +76,7 @@ class LocalServer:
         self._on_refusal = partial(on_refusal, name)
         self._on_failure = on_failure
         self._max = max_connections
+        self._between = between
         self._tls = tls
         self._servers: list[asyncio.Server] = []
         self._tls_accepts: list[asyncio.Task[None]] = []
@@ -193,6 +196,7 @@ class LocalServer:
 
     async def _answer(self, request: web.Request, handler: web.Handler) -> web.StreamResponse:
         self._answering.add(request.protocol)
+        self._between()
         try:
             await self._check.check(request)
             if request.path in ORDERS:

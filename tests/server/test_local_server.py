@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import stat
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.certificates import Authority
 from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get, post
 from harness.waiting import eventually
 from sidecar.net import web
+from sidecar.net.client_tls import KeyPair, certificate, client_context
+from sidecar.net.tls import ServerTls
 from sidecar.server import local_server
 
 if TYPE_CHECKING:
@@ -217,3 +221,74 @@ async def test_closing_waits_for_an_answer_under_way_and_for_no_idle_client(
         handlers.may_end.set()
         assert (await busy.answer()).status == 200
         await closing
+
+
+async def test_flood_holds_up_others_for_one_answer_only(handlers: Handlers, observed: Observed) -> None:
+    turns: list[int] = []
+    async with (
+        serving(handlers.routes(), observed, between=lambda: turns.append(handlers.begun)) as server,
+        await RawConnection.to(server) as wire,
+    ):
+        await wire.send(get("/long") * 3)
+        for _ in range(3):
+            await wire.answer()
+    assert turns == [0, 1, 2]
+
+
+# -- TLS -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "ours")
+
+
+@pytest.fixture
+def pair(authority: Authority) -> KeyPair:
+    return KeyPair(*map(str, authority.sign("first")))
+
+
+@pytest.fixture
+def tls(pair: KeyPair) -> ServerTls:
+    return ServerTls(pair, on_loaded=lambda _: None, on_failure=lambda error: pytest.fail(str(error)))
+
+
+async def _over_tls(server: LocalServer) -> RawConnection:
+    host, _, port = server.addresses[0].rpartition(":")
+    return RawConnection(*await asyncio.open_connection(host, int(port), ssl=client_context()))
+
+
+async def test_tcp_speaks_tls_with_the_newest_certificate_and_the_unix_socket_does_not(
+    handlers: Handlers, tls: ServerTls, pair: KeyPair, authority: Authority, run_dir: Path
+) -> None:
+    observed = Observed()
+    async with serving(handlers.routes(), observed, tls=tls) as server:
+        await server.open_unix(str(run_dir / "app.sock"))
+        renewed = KeyPair(*map(str, authority.sign("second")))
+        for path, new in zip(pair, renewed, strict=True):
+            shutil.copy(new, path)
+        await tls.reload()
+        async with await _over_tls(server) as wire:
+            shown = wire._writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            assert shown == certificate(renewed.cert)
+            assert (await wire.ask(post("/errors"))).status == 200
+        async with RawConnection(*await asyncio.open_unix_connection(server.addresses[1])) as wire:
+            assert (await wire.ask(post("/errors"))).status == 200
+    assert observed == Observed()
+
+
+async def test_unfinished_handshakes_are_bounded_and_end(
+    handlers: Handlers, observed: Observed, tls: ServerTls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_server, "HANDSHAKES", 2)
+    monkeypatch.setattr(local_server, "HANDSHAKE_S", 0.1)
+    async with serving(handlers.routes(), observed, tls=tls) as server, AsyncExitStack() as stack:
+        silent = [await stack.enter_async_context(await RawConnection.to(server)) for _ in range(6)]
+        async with await _over_tls(server) as wire:
+            assert (await wire.ask(post("/errors"))).status == 200
+        for each in silent:
+            assert await each.rest() == b""
+        async with await RawConnection.to(server) as plain:
+            await plain.send(get("/errors"))
+            assert b"HTTP" not in await plain.rest()
+    assert observed.words == ["handshake"] * 7
