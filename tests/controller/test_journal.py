@@ -91,14 +91,6 @@ async def test_without_a_directory_nothing_is_kept_and_nothing_fails() -> None:
     assert kept.failures == []
 
 
-async def test_memory_of_another_app_is_no_memory(tmp_path: Path) -> None:
-    one, other = Kept(tmp_path, "web/a"), Kept(tmp_path, "web_a")
-    assert one.path == other.path
-    await one.journal.save(LATCHED)
-    assert await other.load() is None
-    assert other.failures == []
-
-
 @pytest.mark.parametrize("app", ["../../etc/passwd", "web/a\n", "web/\0", "web/ä"])
 async def test_name_of_the_app_stays_within_the_directory(tmp_path: Path, app: str) -> None:
     kept = Kept(tmp_path, app)
@@ -214,12 +206,6 @@ async def test_device_in_the_place_of_the_file_is_reported(kept: Kept, device: s
     assert kept.told == ["read"]
 
 
-async def test_fifo_in_the_place_of_the_file_is_reported(kept: Kept) -> None:
-    os.mkfifo(kept.path)
-    assert await kept.load() is None
-    assert kept.told == ["read"]
-
-
 @pytest.mark.parametrize("plant", [Path.symlink_to, Path.hardlink_to], ids=["symbolic", "hard"])
 async def test_planted_link_is_not_followed(kept: Kept, tmp_path: Path, plant: Callable[[Path, Path], None]) -> None:
     precious = tmp_path / "precious"
@@ -305,26 +291,6 @@ async def test_hanging_disk_piles_up_no_writes(kept: Kept) -> None:
         assert sum(not task.done() for task in saving) == 2
     await asyncio.gather(*saving)
     assert await kept.load() == memories[-1]
-
-
-HANGING_DISK = """
-import asyncio, sys, time
-from pathlib import Path
-from sidecar.controller import journal as module
-from sidecar.controller.journal import Journal, Memory
-journal = Journal(Path(sys.argv[1]), "web/a", lambda operation, error: print(operation, type(error).__name__))
-module._read = module._replace = lambda *_: time.sleep(3600)
-async def main():
-    await journal.load(0.05)
-    saving = asyncio.create_task(journal.save(Memory("web/a", "new", "new")))
-    await asyncio.sleep(0)
-    await journal.settled(0.05)
-asyncio.run(main())
-"""
-
-
-def test_hanging_disk_does_not_keep_the_process(tmp_path: Path) -> None:
-    assert run(HANGING_DISK, tmp_path) == "read TimeoutError\nwait TimeoutError\n"
 
 
 # -- killed while writing -----------------------------------------------------------------------------------

@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.containers import POLICY, REPLAYED, WHY, answered, asking
-from harness.controller import ControllerRig
-from harness.memory_store import MemoryStore
 from harness.stores import redis_store
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from harness.waiting import eventually
-from sidecar.cli.report.figures import Cause, report_of
 from sidecar.controller.ledger import (
     BACKOFF_CAP_S,
     BATCH,
@@ -32,13 +28,9 @@ from sidecar.controller.ledger import (
     Ledger,
     LedgerStore,
 )
-from sidecar.core.explain import reasons
-from sidecar.core.explain.samples import CullEvidence
-from sidecar.core.fleet.fleet_events import BeatRecord, DataLost, StoreAway, StoreBack
+from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.life import transitions
-from sidecar.core.life.snapshot import Record
-from sidecar.core.types import DETAIL_LIMIT, US_PER_S, Entry, Evidence, Fleet, Granted, Unknown
+from sidecar.core.types import Entry, Fleet, Unknown
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import NOTED_S, SHARED_S
 
@@ -304,19 +296,6 @@ async def test_store_that_hangs_does_not_hold_up_the_end() -> None:
 # -- what it is told --------------------------------------------------------------------------------------------
 
 
-async def test_steps_and_answers_are_kept_with_the_time_at_which_they_came() -> None:
-    before = asking()
-    event = answered(before, REPLAYED)
-    after, _, events = transitions.step(before, event, 4.0, POLICY)
-    ledger_rig = LedgerRig(ManualStore())
-    ledger_rig.ledger.notice(Record(events, after, Evidence(60)))
-    ledger_rig.ledger.beaten(BeatRecord(AWAY, (StoreAway("timeout"),)))
-    ledger_rig.ledger.beaten(BeatRecord(Fleet(1), (StoreBack(2.0),)))
-    assert [(one.what, one.at, one.instance) for one in ledger_rig.ledger.local(0.0)] == [
-        (what, WALL_S, "a") for what in ("granted", "culled", "redis_away", "redis_back")
-    ]
-
-
 async def test_writer_that_fails_is_reported_and_stops_no_step() -> None:
     ledger_rig = LedgerRig(ManualStore())
     ledger_rig.ledger.notice(None)  # type: ignore[arg-type]  # what no step is
@@ -325,26 +304,6 @@ async def test_writer_that_fails_is_reported_and_stops_no_step() -> None:
 
 
 # -- from the controller to the report --------------------------------------------------------------------------
-
-
-@in_virtual_time
-async def test_cull_is_told_the_same_by_the_controller_the_ledger_and_the_report() -> None:
-    budget = budget_of(MemoryStore(lambda: round(WALL_S * US_PER_S)))
-    ledger_rig = LedgerRig(budget)
-    async with ledger_rig.works() as ledger, ControllerRig(observe=ledger.notice) as rig:
-        await rig.errors(5, kind="redis", app_start="one")
-        await rig.advance(3.5)
-        await rig.answered(Granted(1, 10))
-        await rig.advance(11)
-        await rig.errors(1, app_start="two")
-        await rig.advance(2)
-        entries = await budget.entries(0, "", 100)
-    assert not isinstance(entries, Unknown)
-    whats = ("suspect", "granted", "culled", "restarted")
-    assert [(one.what, one.kind) for one in entries] == [(what, "redis") for what in whats]
-    told = report_of(entries, WALL_S - 1, WALL_S + 1, WALL_S + 1)
-    assert told.causes == (Cause("redis", 1),)
-    assert ledger_rig.failures == []
 
 
 # -- a real Redis -----------------------------------------------------------------------------------------------
@@ -371,20 +330,3 @@ async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_i
     assert not isinstance(answer, Unknown)
     assert [entry._replace(id="") for entry in answer] == entries(150, 3)
     assert (ledger_rig.failures, ledger.dropped) == ([], 0)
-
-
-@pytest.mark.parametrize(
-    ("found", "detail"),
-    [(None, WHY), ("threads: 4", f"{WHY}\nthreads: 4"), ("x" * 50_000, f"{WHY}\n{'x' * 50_000}"[:DETAIL_LIMIT])],
-    ids=["no hook", "what it printed", "the beginning of much"],
-)
-def test_what_the_hook_printed_is_kept_with_the_cull(found: str | None, detail: str) -> None:
-    told: list[Exception] = []
-    ledger = Ledger(ManualStore(), "a", wall=lambda: WALL_S, rng=Random(0), on_failure=told.append)
-    before = asking()
-    event = answered(before, REPLAYED)
-    after, _, events = transitions.step(before, event, 5.0, POLICY)
-    ledger.notice(Record(events, after, Evidence(60), CullEvidence("", WALL_S, capture=found)))
-    details = {entry.what: entry.detail for entry in ledger.local(0.0)}
-    assert details == {"granted": reasons.answer(REPLAYED), "culled": detail}
-    assert told == []

@@ -47,6 +47,7 @@ from sidecar.core.life.events import Culled, Event, Moved, NotHonoured, Restarte
 from sidecar.core.life.snapshot import Record
 from sidecar.core.life.triggers import AppRestarted, CullOrdered, ReviveOrdered, Trigger
 from sidecar.core.types import (
+    DETAIL_LIMIT,
     ENTRY_WORDS,
     CauseTrial,
     Denied,
@@ -200,6 +201,9 @@ def test_cull_has_its_evidence_redacted_in_the_lines_below() -> None:
     assert (first, rest) == (WHY, ["threads: 4"])
     assert told.startswith("9 x mysql (f1, 1970-01-01T00:16:05Z to 1970-01-01T00:16:35Z): login of ")
     assert "bob@example.org" not in told
+    printed = replace(record, cull_evidence=CullEvidence("id", WALL_S, capture="x" * 50_000))
+    (written,) = EntryWriter("alloc").of_step(printed, WALL_S, 40.0)
+    assert written.detail == f"{WHY}\n{'x' * 50_000}"[:DETAIL_LIMIT]
 
 
 def test_cull_by_order_is_told_with_who_gave_it() -> None:

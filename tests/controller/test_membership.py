@@ -284,15 +284,6 @@ async def test_beat_without_an_answer_is_sent_again_soon_and_the_next_ones_in_th
         assert scene.times == pytest.approx([FIRST_AFTER_S + at for at in (0, 2, 4, 6, 8, 10, 20)])
 
 
-@pytest.mark.parametrize(("chance", "first_s"), [(-1.0, 1.0), (1.0, 3.0)], ids=["earliest", "latest"])
-@in_virtual_time
-async def test_fleet_does_not_ask_a_store_that_was_away_all_at_once(chance: float, first_s: float) -> None:
-    async with beating(Always(chance)) as scene:
-        scene.answer = AWAY
-        await scene.advance(FIRST_AFTER_S + first_s)
-        assert scene.times == pytest.approx([FIRST_AFTER_S, FIRST_AFTER_S + first_s])
-
-
 @in_virtual_time
 async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away() -> None:
     async with beating() as scene:

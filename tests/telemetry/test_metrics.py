@@ -292,16 +292,6 @@ async def test_story_as_the_metrics_tell_it() -> None:
         assert board.value("arbiter_errors_total", level="server_error", kind="redis") == 3
 
 
-@in_virtual_time
-async def test_page_can_be_read_before_the_first_check() -> None:
-    board = Board()
-    rig = ControllerRig(observe=board.metrics.observe)
-    board.watch(rig)
-    assert board.value("arbiter_last_check_timestamp_seconds") is None
-    assert board.value("arbiter_state", state="starting") == 1
-    await rig.end()
-
-
 # -- labels -------------------------------------------------------------------------------------------------
 
 
@@ -318,19 +308,6 @@ async def test_flood_of_kinds_does_not_grow_the_page() -> None:
             sizes.append((len(board.series("arbiter_window_errors")), len(board.series("arbiter_errors_total"))))
         assert sizes == [(33, 36)] * 3
         assert sum(board.series("arbiter_window_errors").values()) == 3000
-
-
-@in_virtual_time
-async def test_weight_in_shadow_mode_is_full_and_the_other_metric_has_what_enforce_mode_would_report() -> None:
-    board = Board("shadow")
-    async with ControllerRig(replace(SHADOW, error_ratio=0.0)) as rig:
-        board.watch(rig)
-        await rig.reports(Results(30, 10))
-        await rig.advance(5)
-        assert (board.value("arbiter_weight"), board.value("arbiter_would_weight")) == (100, 42)
-        await rig.errors(5)
-        await rig.answered(GRANTED)
-        assert (board.value("arbiter_weight"), board.value("arbiter_would_weight")) == (100, 0)
 
 
 # -- planned ends ---------------------------------------------------------------------------------------------
@@ -361,15 +338,3 @@ async def test_planned_end_is_counted_by_what_came_of_it_and_is_no_cull() -> Non
         assert retirements(board)["not_honoured"] == 1
         assert board.value("arbiter_state_changes_total", state="up") == 2.0
         assert (board.value("arbiter_culls_total"), board.series("arbiter_claims_total")) == (0.0, {})
-
-
-@in_virtual_time
-async def test_lease_that_came_too_late_is_none_that_was_used() -> None:
-    board = Board()
-    async with ControllerRig(replace(AGING, lifetime_max_s=200.0), observe=board.metrics.observe) as rig:
-        board.watch(rig)
-        await rig.advance(101)
-        await rig.reports(Results(load=0.9))
-        await rig.answered(Granted(1, 1))
-        assert retirements(board) == NEVER
-        assert board.value("arbiter_load") == 0.9

@@ -158,7 +158,8 @@ def resume(container: Container, latch: Latch, now: float, drained_for_s: float,
 
 def enter(container: Container, state: State, now: float, due: float | None = None) -> Container:
     """The container in another state, from now on."""
-    return replace(container, state=state, since=now, due=due, is_announced=False, refused=False, unclear=False)
+    container = replace(container, state=state, since=now, due=due)
+    return replace(container, unknowns=0, is_announced=False, refused=False, unclear=False)
 
 
 def out_of_balance(container: Container, now: float, policy: Policy) -> Container:

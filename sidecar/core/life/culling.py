@@ -73,7 +73,7 @@ def suspect(container: Container, trigger: Judged, now: float, _policy: Policy) 
     if trigger.verdict.judgement is Judgement.FINE:
         return Step(container)
     suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=trigger.verdict)
-    return Step(replace(enter(container, State.SUSPECT, now), unknowns=0), events=(suspected,))
+    return Step(enter(container, State.SUSPECT, now), events=(suspected,))
 
 
 def announced(container: Container, trigger: BeatAnswered, now: float, policy: Policy) -> Step:
@@ -117,7 +117,7 @@ def order(container: Container, trigger: CullOrdered, now: float, _policy: Polic
     container = replace(container, order=CullOrder(trigger.author, trigger.reason, container.state, container.due))
     if container.state is not State.SUSPECT:
         suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=container.verdict, by_order=True)
-        container, events = replace(enter(container, State.SUSPECT, now), unknowns=0), (*events, suspected)
+        container, events = enter(container, State.SUSPECT, now), (*events, suspected)
     after, effects, more = Step(container) if container.asking else _claim(container, now)
     return Step(after, effects, (*events, *more))
 
@@ -139,7 +139,7 @@ def _recover(container: Container, now: float, effects: tuple[ReturnToken, ...])
         suspect_s=now - container.since,
         would_down_s=now - container.out_since if container.would_down and container.out_since is not None else None,
     )
-    container = replace(enter(container, State.UP, now), unknowns=0, would_down=False, out_since=None)
+    container = replace(enter(container, State.UP, now), would_down=False, out_since=None)
     return Step(container, effects, (recovered,))
 
 
@@ -177,7 +177,6 @@ def answered(container: Container, trigger: ClaimAnswered, now: float, policy: P
 def _decided(container: Container, trigger: ClaimAnswered, now: float, policy: Policy) -> Step:
     if not isinstance(trigger.answer, Granted):
         return _refused(container, trigger.answer, now, trigger.jitter, policy)
-    container = replace(container, unknowns=0)
     if container.order is None and (container.verdict is None or container.verdict.judgement is Judgement.FINE):
         return _recover(container, now, (ReturnToken(trigger.claim_id),))
     return _cull(container, trigger, now, policy)
@@ -198,7 +197,7 @@ def _refused(container: Container, answer: Answer, now: float, jitter: float, po
     is_unclear = not isinstance(answer, Denied)
     due = now if order.back is State.RETIRING else order.due
     moved = Moved(was=container.state, state=order.back, why="the ordered cull was refused")
-    back = replace(enter(container, order.back, now, due=due), unknowns=0)
+    back = enter(container, order.back, now, due=due)
     return Step(back, (ReturnToken(container.claim_id),) if is_unclear else (), (moved,))
 
 

@@ -37,7 +37,7 @@ def judge_alive(container: Container, trigger: Judged, now: float, policy: Polic
     if after.state is State.UP:
         return Step(replace(after, due=None))
     moved = Moved(was=after.state, state=State.UP, why="its retirement is no longer due")
-    return Step(replace(enter(after, State.UP, now), unknowns=0), unused(container), (moved,))
+    return Step(enter(after, State.UP, now), unused(container), (moved,))
 
 
 def order(container: Container, trigger: CullOrdered, now: float, policy: Policy) -> Step:
@@ -71,7 +71,7 @@ def _retire(container: Container, now: float, policy: Policy) -> Step:
     if container.state is State.UP:
         why = "it is old enough to be retired and waits for a lease"
         events = (Moved(was=container.state, state=State.RETIRING, why=why),)
-        container = replace(enter(container, State.RETIRING, now, due=now), unknowns=0)
+        container = enter(container, State.RETIRING, now, due=now)
     if container.due is not None and now < container.due:
         return Step(container, events=events)
     return Step(replace(container, leasing=True, due=None), (RequestLease(container.identity.holder),), events)
@@ -96,7 +96,6 @@ def leased(container: Container, trigger: LeaseAnswered, now: float, policy: Pol
         latch=Latch("", trigger.at, reason, lease=trigger.holder, spent_s=policy.retire_timeout_s - left_s),
         out_since=now,
         lease_ends=now + left_s,
-        unknowns=0,
         answer=None,
     )
     after = out_of_balance(container, now, policy)
@@ -163,6 +162,5 @@ def _return(container: Container, now: float, policy: Policy, order: ReviveOrder
         lease_ends=None,
         respite_until=respite_until,
         verdict=None,
-        unknowns=0,
     )
     return Step(container, (ClearWindow(heart=False), *released, SaveMemory()), (revived,))

@@ -21,26 +21,6 @@ def holding(kinds: dict[str, int], window_s: int = 60, levels: dict[str, int] | 
     return Evidence(window_s, sum(kinds.values()), kinds, levels or {}, age_s, age_s)
 
 
-@pytest.mark.parametrize(
-    ("errors", "limit", "judgement"),
-    [
-        (0, 1, FINE),
-        (0, 5, FINE),
-        (1, 1, EXCESSIVE),
-        (1, 2, FINE),
-        (4, 5, FINE),
-        (5, 5, EXCESSIVE),
-        (6, 5, EXCESSIVE),
-        (1_000_000, 5, EXCESSIVE),
-        (999_999, 1_000_000, FINE),
-    ],
-)
-def test_errors_are_excessive_from_the_limit_on(errors: int, limit: int, judgement: Judgement) -> None:
-    verdict = judge(holding({"redis": errors} if errors else {}), Policy(error_limit=limit))
-    assert verdict.judgement is judgement
-    assert bool(verdict.reasons) is (judgement is EXCESSIVE)
-
-
 # -- every rule, alone ----------------------------------------------------------------------------------------
 
 OFF = Policy(error_limit=0, error_ratio=0.0)

@@ -21,10 +21,8 @@ from harness.containers import (
     UNKNOWN,
     UP,
     answered,
-    asking,
     asks,
     begun,
-    step,
     step_and_beat,
 )
 from sidecar.core.life.container import Container
@@ -70,33 +68,6 @@ SHADOW = replace(POLICY, enforce=False)
     ids=["without grace the first look counts", "sick at once", "nothing counts in the grace", "first look comes late"],
 )
 def test_starting_app_is_left_alone_until_its_grace_is_over(policy: Policy, rows: list[Row]) -> None:
-    check_story(rows, policy)
-
-
-@pytest.mark.parametrize(
-    ("policy", "rows"),
-    [
-        (POLICY, SETTLED),
-        (POLICY, [(5, SICK, SUSPECT), (6, SICK, SUSPECT), (7.999, SICK, SUSPECT)]),
-        (POLICY, [(5, SICK, SUSPECT), (8, FINE, UP)]),
-        (POLICY, [(5, SICK, SUSPECT), (6, FINE, UP), (7, SICK, SUSPECT), (9, SICK, SUSPECT)]),
-        (POLICY, [(5, SICK, SUSPECT), (6, FINE, UP), (7, SICK, SUSPECT), (10, SICK, ClaimToken)]),
-        (POLICY, [*SETTLED, (9, SICK, SUSPECT), (100, SICK, SUSPECT)]),
-        (IMPATIENT, [(5, SICK, ClaimToken)]),
-        (IMPATIENT, [(0, FINE, UP), (5, SICK, ClaimToken)]),
-    ],
-    ids=[
-        "asks when settled",
-        "more of the same does not hurry it",
-        "recovers while settling",
-        "settles anew after a recovery",
-        "and asks when that is over",
-        "asks once while the claim is on its way",
-        "without settling asks at the first look",
-        "without settling asks at the crossing",
-    ],
-)
-def test_suspect_settles_before_it_asks(policy: Policy, rows: list[Row]) -> None:
     check_story(rows, policy)
 
 
@@ -169,20 +140,6 @@ def test_granted_container_drains_and_goes_down(policy: Policy, rows: list[Row])
 )
 def test_container_without_a_token_stays_up_and_asks_again(rows: list[Row]) -> None:
     check_story([*SETTLED, *rows], POLICY)
-
-
-def test_shadow_counts_would_be_culls_and_asks_for_each_under_its_own_id() -> None:
-    container = asking(SHADOW)
-    first = container.claim_id
-    container, _ = step(container, answered(container, GRANTED), 4.0, SHADOW)
-    assert (container.would_culls, container.would_down) == (1, True)
-    assert container.claim_id == first
-    container, _ = step(container, FINE, 5.0, SHADOW)
-    assert (container.would_culls, container.would_down) == (1, False)
-    container, _ = step_and_beat(container, SICK, 6.0, SHADOW)
-    container, effects = step(container, SICK, 9.0, SHADOW)
-    assert asks(effects) == [container.claim_id]
-    assert container.claim_id != first
 
 
 # -- gone without a name for the next life --------------------------------------------------------------------
