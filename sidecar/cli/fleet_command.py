@@ -83,11 +83,11 @@ def _with_settings(seen: dict[str, Any]) -> dict[str, Any]:
 
     An instance whose sidecar has not told its settings has those of the fleet if all are alike, else None.
     """
-    from sidecar.cli.doctor import policies  # noqa: PLC0415 - the rules of the fleet, which the table does not need
+    from sidecar.cli.doctor import settings_differences  # noqa: PLC0415 - the rules of the fleet, which the table does not need
     from sidecar.core.fleet.members import digest_of  # noqa: PLC0415 - as above
 
     texts = seen.get("policies", [])
-    known: dict[str, Any] = {digest_of(text): policies.settings_of(text) for text in texts}
+    known: dict[str, Any] = {digest_of(text): settings_differences.settings_of(text) for text in texts}
     common = next(iter(known.values())) if len(known) == 1 else None
     settings = {
         member["instance"]: known.get((member.get("about") or {}).get("settings", ""), common)

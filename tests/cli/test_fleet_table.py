@@ -181,14 +181,6 @@ def test_own_container_is_shown_in_full_and_others_as_far_as_the_fleet_knows() -
     )
 
 
-@pytest.mark.parametrize(
-    ("state", "word"), [("suspect", "suspect"), ("retiring", "retiring"), ("draining", "draining"), ("up", "well")]
-)
-def test_own_state_is_shown_where_it_says_more_than_its_presence(state: str, word: str) -> None:
-    (row,) = rows(_seen(Fleet(alive=1), members=[_member("a", "well")], own={**OWN, "state": state}), NOW)
-    assert row.state == word
-
-
 @pytest.mark.parametrize(("age_s", "state"), [(30, "well"), (30.1, SILENT)])
 def test_container_that_was_silent_for_three_beats_is_shown_so_whatever_its_sidecar_said(
     age_s: float, state: str

@@ -111,14 +111,6 @@ def test_event_is_one_line_with_all_that_is_known() -> None:
     ) == ("2026-01-08 12:00:00Z  culled         web-1                 -           -")
 
 
-def test_columns_stand_below_their_names_and_a_sentence_is_a_detail() -> None:
-    event = Entry("hold", 0.0, "", "", "migration of mysql", "ann", 3600.0)._asdict()
-    row = ledger_reader.as_text(event)
-    starts = {name: ledger_reader.HEADER.index(name) for name in ("WHAT", "INSTANCE", "KIND", "REASON", "DETAILS")}
-    assert [row[at:].split("  ")[0] for at in starts.values()] == ["hold", "-", "-", "-", "by ann"]
-    assert row.endswith("by ann  for 1h  migration of mysql")
-
-
 async def test_events_that_come_late_stand_at_their_time_and_none_is_a_sentence(
     ledger: LedgerServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

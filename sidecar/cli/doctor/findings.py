@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple
 
-from sidecar.cli.doctor import policies
+from sidecar.cli.doctor import settings_differences
 from sidecar.config import redis_urls
 from sidecar.config.bound import bound
 from sidecar.config.settings import BudgetConfig, JudgingConfig
@@ -245,8 +245,8 @@ def _duplicates(members: tuple[Member, ...]) -> Iterator[Finding]:
 
 def _settings(texts: tuple[str, ...]) -> Iterator[Finding]:
     if len(texts) > 1:
-        text = f"{len(texts)} different sets are in force, the strictest of each holds: {policies.differences(texts)}"
-        yield warn("settings", text)
+        differing = settings_differences.differences(texts)
+        yield warn("settings", f"{len(texts)} different sets are in force, the strictest of each holds: {differing}")
     else:
         yield ok("settings", "all sidecars run with the same ones")
     # A text that cannot be read is of another version, and names no address.

@@ -101,14 +101,6 @@ def test_server_that_is_out_of_memory_is_a_failure(run_dir: Path, redis_server: 
     assert "FAIL memory: full, so no container can be culled" in done.out
 
 
-def test_policies_that_differ_are_named_by_their_settings(start_thread: StartThread, redis_server: RedisServer) -> None:
-    one, _ = start_thread("a", redis_url=redis_server.url), start_thread("b", redis_url=redis_server.url, budget="20%")
-    wait_for(lambda: _seen(one, 2), timeout_s=60, what="both are seen")
-    assert (
-        "warn settings: 2 different sets are in force, the strictest of each holds: ARBITER_BUDGET" in _doctor(one).out
-    )
-
-
 def test_limit_within_the_usual_errors_of_the_fleet_is_warned_of(
     start_thread: StartThread, redis_server: RedisServer
 ) -> None:
@@ -145,12 +137,6 @@ def _usual(one: SidecarThread) -> float:
     return float(one.request("local", "GET", "/why").json()["window"]["usual"])
 
 
-def test_hold_is_a_finding(start_thread: StartThread, redis_server: RedisServer) -> None:
-    one = start_thread(redis_url=redis_server.url)
-    assert command(one, "hold", "--for", "1h", "--reason", "migration", "--author", "alice").code == 0
-    assert "alice holds the service: migration" in _doctor(one).out
-
-
 @pytest.mark.parametrize(
     ("breaks", "said"),
     [("stopped", "Redis cannot be reached"), ("hung", "Redis did not answer in time"), ("wrong password", "refused")],
@@ -168,19 +154,6 @@ def test_server_that_does_not_answer_is_a_failure(
     done = _doctor(_alone(run_dir, url, "500ms" if breaks == "hung" else "10s"))
     assert levels(done) == {"reachable": "FAIL", "no_sidecar": "warn", "budget": "ok", "state": "ok"}
     assert said in done.out.splitlines()[0]
-
-
-def test_replica_is_a_failure(run_dir: Path, start_redis: StartRedis) -> None:
-    found = levels(_doctor(_alone(run_dir, start_redis(read_only=True).url)))
-    assert (found["role"], found["write"]) == ("FAIL", "FAIL")
-
-
-def test_user_without_info_sees_what_is_not_known(run_dir: Path, redis_server: RedisServer) -> None:
-    redis_server.cli("ACL", "SETUSER", "arbiter", "on", f">{SECRET}", "~*", "+@all", "-info", "-config", "-ping")
-    url = redis_server.url.replace("redis://", f"redis://arbiter:{SECRET}@")
-    done = _doctor(_alone(run_dir, url))
-    found = levels(done)
-    assert (found["reachable"], found["server"], found["scripts"]) == ("ok", "warn", "ok")
 
 
 def test_user_that_we_ship_may_run_the_scripts_though_not_tell_the_rest(
@@ -247,13 +220,6 @@ def test_other_store_than_the_sidecar_has_is_noticed(start_thread: StartThread, 
     assert f"warn store: the sidecar's is {masked}, and this command's {other.url}: " in (
         _doctor(shared, ARBITER_REDIS_URL=other.url).out
     )
-
-
-def test_public_listener_is_no_sidecar_with_other_settings(start_thread: StartThread) -> None:
-    one = start_thread()
-    address = "{}:{}".format(*one.address("public"))
-    done = _doctor(one, ARBITER_LOCAL_LISTEN=address, ARBITER_PUBLIC_LISTEN="127.0.0.1:0")
-    assert f"warn no_sidecar: {address} (ARBITER_LOCAL_LISTEN) looks like the public listener of a sidecar" in done.out
 
 
 def test_doctor_writes_nothing(run_dir: Path, redis_server: RedisServer) -> None:
