@@ -11,11 +11,12 @@ from sidecar.server.health import Health
 from sidecar.server.public_answer import PublicAnswer
 from sidecar.server.public_request import PublicRequest
 
-PAUSE_FACTOR: Final = 4
-"""With this factor the metrics take at most a fifth of the time, however often they are asked for."""
+SHARE: Final = 0.2
+"""The part of the time that pages of metrics take at most, however often they are asked for."""
 
-MAX_PAUSE_S: Final = 1.0
-"""Bound for a page that took long because the process was suspended."""
+CREDIT_S: Final = 0.1
+LONGEST_S: Final = 0.2
+"""Counted at most for a page: one that took longer did so because the process was suspended."""
 
 _LANDING: Final = """\
 health-arbiter: the sidecar of {service}/{instance}
@@ -62,23 +63,26 @@ def _of_user_agent(answer_to: Callable[[str], PublicAnswer]) -> Page:
 
 
 class MetricsPage:
-    """The metrics in a bounded share of the time: a page is as old as the pause after it, some milliseconds, at most.
+    """The metrics of this moment, or in a flood the last page, which is then some milliseconds old.
 
-    ``write`` gives the page and its content type. ``clock``: seconds.
+    Pages take at most ``SHARE`` of the time, and may borrow ``CREDIT_S``, so that a scraper or a person that asks a few
+    times gets what has just happened. ``write`` gives the page and its content type. ``clock``: seconds.
     """
 
     def __init__(self, write: Callable[[], tuple[bytes, str]], clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
         self._clock = clock
-        self._paused_until = float("-inf")
+        self._credit_s = CREDIT_S
+        self._since = clock()
         self._answer = PublicAnswer(503, b"")
 
     def __call__(self, _request: PublicRequest) -> PublicAnswer:
         """The page of this moment, or of the last one."""
-        begun_at = self._clock()
-        if begun_at >= self._paused_until:
+        now = self._clock()
+        self._credit_s = min(CREDIT_S, self._credit_s + SHARE * (now - self._since))
+        self._since = now
+        if self._credit_s > 0:
             content, content_type = self._write()
             self._answer = PublicAnswer(200, content, content_type=content_type)
-            ended_at = self._clock()
-            self._paused_until = ended_at + min(PAUSE_FACTOR * (ended_at - begun_at), MAX_PAUSE_S)
+            self._credit_s -= min(self._clock() - now, LONGEST_S)
         return self._answer

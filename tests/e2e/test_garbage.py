@@ -66,7 +66,7 @@ def test_each_invalid_report_is_a_4xx_with_a_reason_and_counts_nothing(one: Side
     assert _errors(one) == 0
     for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
         assert one.request("local", "POST", "/errors", headers=headers).status == 403
-    assert one.request("public", "POST", "/errors").status == 404
+    assert one.request("public", "POST", "/errors").status == 405
     assert _errors(one) == 0
     one.post_error(2)
     assert _errors(one) == 2
