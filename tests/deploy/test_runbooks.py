@@ -104,6 +104,7 @@ OF_OTHERS: Final = {
     "nomad alloc stop <alloc>",
     "nomad deployment fail <deployment>",
     "nomad job eval -force-reschedule <job>",
+    "nomad job inspect <job>",
     "nomad job status <job>",
     "systemctl restart app",
     "systemctl status 'health-arbiter@*'",
