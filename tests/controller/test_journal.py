@@ -91,6 +91,14 @@ async def test_without_a_directory_nothing_is_kept_and_nothing_fails() -> None:
     assert kept.failures == []
 
 
+async def test_memory_of_another_app_is_no_memory(tmp_path: Path) -> None:
+    one, other = Kept(tmp_path, "web/a"), Kept(tmp_path, "web_a")
+    assert one.path == other.path
+    await one.journal.save(LATCHED)
+    assert await other.load() is None
+    assert other.failures == []
+
+
 @pytest.mark.parametrize("app", ["../../etc/passwd", "web/a\n", "web/\0", "web/ä"])
 async def test_name_of_the_app_stays_within_the_directory(tmp_path: Path, app: str) -> None:
     kept = Kept(tmp_path, app)

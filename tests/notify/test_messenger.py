@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from harness.containers import begun
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.fleet.fleet_events import FleetWatch
 from sidecar.core.fleet.members import Member, MemberList
-from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, Unknown
+from sidecar.core.life.snapshot import Record
+from sidecar.core.types import CauseTrial, Entry, Evidence, Fleet, Presence, Unknown
 from sidecar.notify.messenger import LEADER_S, Context, Messenger
 from sidecar.notify.webhook import Outbox, Webhook
 
@@ -190,6 +192,13 @@ async def test_failed_action_is_told_by_its_own_sidecar_without_redis() -> None:
     (message,) = fleet.sent
     assert (message["word"], message["instance"], message["sender"]) == ("action_failed", "n2", "n2")
     assert message["command"] == "health-arbiter why n2"
+    fleet.messengers[2].acted(Entry("acted", 2.0, reason="command"))
+    fleet.messengers[2].notice(Record((), begun(), Evidence(60)))
+    fleet.messengers[2].acted(
+        Entry("action_failed", 3.0, reason="command", detail="it is up: nobody has to")
+    )
+    await asyncio.sleep(5)
+    assert len(fleet.sent) == 1
     await fleet.end()
 
 
