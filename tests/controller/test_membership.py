@@ -29,7 +29,7 @@ from sidecar.core.life.container import Container, CullOrder, start
 from sidecar.core.life.detectors import complaint
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
-from sidecar.core.types import Beat, Denied, Evidence, Fleet, Latch, Policy, Presence, State, Unknown
+from sidecar.core.types import Beat, Evidence, Fleet, Latch, Policy, Presence, State, Unknown
 
 INTERVAL_S = 10.0
 FLEET = Fleet(3)
@@ -42,7 +42,6 @@ DRAINING, DOWN = replace(LATCHED, state=State.DRAINING), replace(LATCHED, state=
 STOPPING = replace(UP, state=State.STOPPING)
 RETIRING = replace(UP, state=State.RETIRING)
 LEASE = Latch("", WALL_S, "retired", lease="lease-1")
-DENIED = Denied("trial", 1, 10, 60.0)
 ORDER = CullOrder("ann", "it leaks", State.UP, None)
 
 
@@ -282,6 +281,15 @@ async def test_beat_without_an_answer_is_sent_again_soon_and_the_next_ones_in_th
         scene.answer = FLEET
         await scene.advance(21)
         assert scene.times == pytest.approx([FIRST_AFTER_S + at for at in (0, 2, 4, 6, 8, 10, 20)])
+
+
+@pytest.mark.parametrize(("chance", "first_s"), [(-1.0, 1.0), (1.0, 3.0)], ids=["earliest", "latest"])
+@in_virtual_time
+async def test_fleet_does_not_ask_a_store_that_was_away_all_at_once(chance: float, first_s: float) -> None:
+    async with beating(Always(chance)) as scene:
+        scene.answer = AWAY
+        await scene.advance(FIRST_AFTER_S + first_s)
+        assert scene.times == pytest.approx([FIRST_AFTER_S, FIRST_AFTER_S + first_s])
 
 
 @in_virtual_time

@@ -16,7 +16,7 @@ from sidecar.controller.container_controller import Controller
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.life.container import start
 from sidecar.core.life.events import Checked, Event, Moved
-from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
+from sidecar.core.life.triggers import BeatAnswered
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import Weight
 from sidecar.core.types import (
@@ -164,7 +164,6 @@ class ControllerRig:
         self.loop = loop
         self.fleet: Fleet | None = Fleet(1)
         self.observed: list[tuple[float, Record]] = []
-        self.clock_reads = 0
         self.failures: list[Exception] = []
         self.budget = ManualBudget()
         self.notes = MemoryJournal()
@@ -175,7 +174,7 @@ class ControllerRig:
             weight=weight,
             budget=self.budget,
             journal=journal or self.notes,
-            clock=self._clock,
+            clock=loop.time,
             wall=lambda: WALL_S,
             rng=rng or NoChance(0),
             observe=self._beating(observe or self._observe),
@@ -199,10 +198,6 @@ class ControllerRig:
         with contextlib.suppress(asyncio.CancelledError):
             await self.running
 
-    def _clock(self) -> float:
-        self.clock_reads += 1
-        return self.loop.time()
-
     def _observe(self, record: Record) -> None:
         self.observed.append((self.loop.time(), record))
 
@@ -220,12 +215,6 @@ class ControllerRig:
         """Answer a beat of the current state with this fleet."""
         container, self.fleet = self.controller.container, fleet
         self.controller.inbox.put(BeatAnswered(container.presence, container.life, fleet))
-        await settle()
-
-    async def beat_unanswered(self) -> None:
-        """Report that a beat had no answer and the last answer is old; no later beat is answered."""
-        self.fleet = None
-        self.controller.inbox.put(BeatUnanswered("timeout"))
         await settle()
 
     @property
