@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 COLOURS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("up", "well", "ok", "granted", "recovered", "helped", "replaced", "redis_back"), "green"),
+    **dict.fromkeys(("up", "ok", "granted", "recovered", "helped", "replaced", "redis_back"), "green"),
     **dict.fromkeys(("suspect", "warn", "denied", "hold", "paused", "would_cull", "unclear"), "yellow"),
     **dict.fromkeys(("draining", "down", "culled", "FAIL", "not_honoured", "action_failed", "unhelped"), "red"),
     **dict.fromkeys(("redis_away", "data_loss", "hold_lost", "error", "refused"), "red"),

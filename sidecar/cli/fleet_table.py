@@ -40,11 +40,11 @@ _EXACT_S: Final = 600
 _RELEASE: Final = "look for the cause, or try again at once with health-arbiter release --service"
 
 _WITHIN: Final = {
-    "well": {"up", "starting", "retiring", "stopping"},
+    "up": {"up", "starting", "retiring", "stopping"},
     "suspect": {"suspect"},
     "down": {"draining", "down"},
 }
-"""Presence in the fleet -> the more detailed states that agree with it."""
+"""The state by its presence in the fleet -> the more detailed states that agree with it."""
 
 _NARROW: Final = ("instance", "state", "kind", "since", "heard")
 _ALL: Final = (*_NARROW, "age", "errors", "weight", "life", "version")
@@ -103,7 +103,7 @@ def _shown(seen: dict[str, Any], now: float, limit: int | None) -> tuple[list[Co
     unlisted = fleet["alive"] + fleet["down"] - len(seen["members"]) if fleet and seen["members"] else 0
     left_out = {
         " that fell silent or ended before: --all shows them": departed - gone,
-        ", all well: --all shows them": len(every) - count,
+        ", all up: --all shows them": len(every) - count,
         "": unlisted,
     }
     return every[:count], [f"... and {number} more{text}" for text, number in left_out.items() if number > 0]
@@ -162,9 +162,9 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: float) -> ContainerRow:
-    state, age_s = member["presence"], member["age_s"]
+    state, age_s = "up" if member["presence"] == "well" else member["presence"], member["age_s"]
     is_down = state == "down"
-    if state in ("well", "suspect") and age_s > limit_s:
+    if state in ("up", "suspect") and age_s > limit_s:
         state = SILENT
     if member.get("duplicate"):
         state = DUPLICATE
@@ -189,7 +189,7 @@ def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: floa
 def _detailed(row: ContainerRow, about: dict[str, Any], now: float) -> ContainerRow:
     """The row with what the container's own sidecar says."""
     return row._replace(
-        state="well" if about["state"] == "up" else about["state"],
+        state=about["state"],
         since=span(now - about["since"]),
         errors=f"{about['errors']}/{about['limit']}",
         weight=f"{about['weight']}%",

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sidecar.core.explain import reasons
 from sidecar.core.measure.weight import FULL
-from sidecar.core.types import Hold
+from sidecar.core.types import Hold, State
 
 LINE_LIMIT: Final = 400
 """Characters of a line: a reason that was read from disk may have any length."""
@@ -57,7 +57,7 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
     if value["hold"]:
         yield _hold(value["hold"])
     yield from _action(value)
-    for sentence in value["remedies"]:
+    for sentence in value["remedies"] if value["state"] != State.UP or value["rules"] else ():
         yield f"clears when: {sentence}"
     yield from _about(value)
     if value["runbook"]:
@@ -104,15 +104,17 @@ def _would(would: dict[str, Any] | None) -> Iterator[str]:
     """What enforcing would have done to this container since the sidecar started, and its weight then."""
     if would is None:
         return
-    begun, days = f"in enforce mode, in {reasons.span(would['for_s'])}", would["for_s"] / _DAY_S
-    rate = f" ({would['culls'] / days:.2g} a day)" if days >= 1 and would["culls"] else ""
-    tokens = f" with {would['tokens']} token{'s' * (would['tokens'] != 1)}" if would["culls"] else ""
-    recovered = f", {would['recovered']} of them recovered without it" if would["recovered"] else ""
+    days, count, tokens = would["for_s"] / _DAY_S, would["culls"], would["tokens"]
+    culls = "not have culled it"
+    if count:
+        times = "once" if count == 1 else f"{count} times"
+        rate = f" ({count / days:.2g} a day)" if days >= 1 else ""
+        recovered = f"; {would['recovered']} of these times it recovered by itself" if would["recovered"] else ""
+        culls = f"have culled it {times}{rate}, with {tokens} token{'s' * (tokens != 1)}{recovered}"
     refused = ", ".join(f"{reason} {number}" for reason, number in would["refusals"].items())
-    culls = would["culls"] or "no"
-    yield f"{begun}: {culls} cull{'s' * (culls != 1)}{rate}{tokens}{recovered}; refused: {refused or 'none'}"
+    yield f"enforce mode would {culls} in {reasons.span(would['for_s'])}{f'; refusals: {refused}' if refused else ''}"
     if would["weight"] < FULL:
-        yield f"in enforce mode, now: weight {would['weight']} %{' (soft drain)' if would['soft_drained'] else ''}"
+        yield f"enforce mode would give it weight {would['weight']} %{' (soft drain)' if would['soft_drained'] else ''}"
 
 
 def _budget(budget: dict[str, Any]) -> str:

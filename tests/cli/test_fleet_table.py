@@ -173,15 +173,15 @@ def test_own_container_is_shown_in_full_and_others_as_far_as_the_fleet_knows() -
     members = [_member("a", "well"), _member("b", "well", age_s=3)]
     seen = _seen(Fleet(alive=2), members=members, own={**OWN, "born": NOW - 6 * 3600})
     assert rows(seen, NOW) == [
-        ContainerRow("a", "well", "-", "1m 30s", "1s ago", "2/5", "80%", "life-1", "0.9", "6h"),
-        ContainerRow("b", "well", heard="3s ago"),
+        ContainerRow("a", "up", "-", "1m 30s", "1s ago", "2/5", "80%", "life-1", "0.9", "6h"),
+        ContainerRow("b", "up", heard="3s ago"),
     ]
     assert list(head(seen, NOW))[-1] == (
         "here    a: up for 1m 30s, age 6h, 2 errors of 5, weight 80 %, incarnation life-1, version 0.9"
     )
 
 
-@pytest.mark.parametrize(("age_s", "state"), [(30, "well"), (30.1, SILENT)])
+@pytest.mark.parametrize(("age_s", "state"), [(30, "up"), (30.1, SILENT)])
 def test_container_that_was_silent_for_three_beats_is_shown_so_whatever_its_sidecar_said(
     age_s: float, state: str
 ) -> None:
@@ -211,7 +211,7 @@ def test_most_urgent_comes_first_and_the_longest_of_a_kind_before_others() -> No
         ("down-new", "down", "-"),
         ("new", GONE, "silent for 3s"),
         ("old", GONE, "silent for 1m 10s"),
-        ("well", "well", "1s ago"),
+        ("well", "up", "1s ago"),
     ]
 
 
@@ -219,8 +219,8 @@ def test_most_urgent_comes_first_and_the_longest_of_a_kind_before_others() -> No
     ("presence", "state", "word", "since"),
     [
         *[("well", state, state, "20s") for state in ("starting", "retiring", "stopping")],
-        ("well", "up", "well", "20s"),
-        ("well", "suspect", "well", "-"),
+        ("well", "up", "up", "20s"),
+        ("well", "suspect", "up", "-"),
         ("suspect", "suspect", "suspect", "20s"),
         ("suspect", "up", "suspect", "-"),
         ("down", "draining", "draining", "20s"),
@@ -253,7 +253,7 @@ def test_of_many_rows_only_some_of_the_well_and_of_the_gone_are_left_out_unless_
     assert counted(shown(seen)) == [suspects, 10, well]
     assert shown(seen)[-2:] == [
         "... and 10 more that fell silent or ended before: --all shows them",
-        f"... and {500 - well} more, all well: --all shows them",
+        f"... and {500 - well} more, all up: --all shows them",
     ]
     assert counted(shown(seen, is_all=True)) == [suspects, 20, 500]
     assert not any(line.startswith("...") for line in shown(seen, is_all=True))
@@ -273,7 +273,7 @@ ROWS = [
     ContainerRow("web-2", "silent", heard="40s ago"),
     ContainerRow(ALLOCATION, "suspect", "redis", "1m 30s", "3s ago", "7/5", "40%", STARTED, "0.9.0", "6h 2m"),
     ContainerRow("web-3", "down", "mysql", "12m"),
-    ContainerRow("web-1", "well", heard="1s ago"),
+    ContainerRow("web-1", "up", heard="1s ago"),
 ]
 
 
@@ -283,7 +283,7 @@ def test_small_terminal_shows_what_matters() -> None:
         "web-2                                 silent   -      -       40s ago",
         "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11  suspect  redis  1m 30s  3s ago",
         "web-3                                 down     mysql  12m     -",
-        "web-1                                 well     -      -       1s ago",
+        "web-1                                 up       -      -       1s ago",
     ]
 
 
@@ -307,8 +307,8 @@ def test_wide_terminal_shows_all_that_is_known_and_cuts_the_life_first() -> None
 
 @pytest.mark.parametrize("width", [48, 120])
 def test_name_is_never_cut_because_people_search_for_it(width: int) -> None:
-    _, row = table([ContainerRow("n" * 128, "well", "k" * 64)], width)
-    assert row.startswith(f"{'n' * 128}  well   {'k' * 64}  ")
+    _, row = table([ContainerRow("n" * 128, "up", "k" * 64)], width)
+    assert row.startswith(f"{'n' * 128}  up     {'k' * 64}  ")
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J\x1b[31mred", "a\nb\rc\x07", "\u202eturned", "\x9b2J", "\ud800"])

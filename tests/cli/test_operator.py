@@ -164,7 +164,7 @@ def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
         names, *rows = table.splitlines()
         assert names.split()[:5] == ["INSTANCE", "STATE", "KIND", "SINCE", "HEARD"]
         assert ("VERSION" in names) == (columns == "120")
-        assert [row.split()[:2] for row in rows] == [["n00", "well"], ["n01", "well"]]
+        assert [row.split()[:2] for row in rows] == [["n00", "up"], ["n01", "up"]]
         assert ([row.split()[-4:-2] for row in rows] == [["0/5", "100%"]] * 2) == (columns == "120")
     seen = _json(command(pair[0], "fleet", "--json"))
     assert {"service", "namespace", "instance", "mode", "budget", "budget_window", "beat_interval", "store"} <= set(

@@ -383,16 +383,16 @@ def test_text_has_the_window_with_the_most_frequent_kind_first(changes: dict[str
 @pytest.mark.parametrize(
     ("decisions", "age_s", "line"),
     [
-        ([], 600, "in 10m: no culls; refused: none"),
+        ([], 600, "not have culled it in 10m"),
         (
             [("denied", "trial"), ("denied", "trial"), ("suspect", ""), ("denied", "trial"), ("denied", "window")],
             3600,
-            "in 1h: no culls; refused: trial 2, window 1",
+            "not have culled it in 1h; refusals: trial 2, window 1",
         ),
         (
             [("granted", "granted"), ("would_cull", "errors"), ("would_recover", "")] * 3,
             2 * 86_400,
-            "in 2d: 3 culls (1.5 a day) with 3 tokens, 3 of them recovered without it; refused: none",
+            "have culled it 3 times (1.5 a day), with 3 tokens; 3 of these times it recovered by itself in 2d",
         ),
     ],
     ids=["nothing", "refusals, a repeated one once", "culls"],
@@ -402,7 +402,7 @@ def test_shadow_says_what_enforcing_would_have_done(decisions: list[tuple[str, s
     memory.history.began_at = UNIX - age_s
     for what, reason in decisions:
         memory.history._add(Decision(UNIX, what, reason, "sentence"))
-    assert f"in enforce mode, {line}" in memory.why.text(3_072).splitlines()
+    assert f"enforce mode would {line}" in memory.why.text(3_072).splitlines()
     would = memory.why.value()["would"]
     assert (would["for_s"], would["culls"]) == (age_s, decisions.count(("would_cull", "errors")))
 
@@ -485,7 +485,7 @@ def test_weight_of_enforce_mode_is_shown_apart_in_shadow_mode() -> None:
     assert (value["weight"], value["soft_drained"]) == (100, False)
     assert (value["would"]["weight"], value["would"]["soft_drained"]) == (10, True)
     lines = memory.why.text(3_072).splitlines()
-    assert "in enforce mode, now: weight 10 % (soft drain)" in lines
+    assert "enforce mode would give it weight 10 % (soft drain)" in lines
     assert any(line.endswith("haproxy up, nomad up, weight 100 %") for line in lines)
 
 

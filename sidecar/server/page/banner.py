@@ -101,10 +101,11 @@ def _paused_for_most(seen: Situation) -> Banner | None:
     fleet = seen.fleet
     if fleet is None or not fleet.cause or fleet.cause not in fleet.paused:
         return None
+    suspects = f"{fleet.suspect} of {fleet.alive}" if fleet.suspect < fleet.alive else f"All {fleet.alive}"
     return Banner(
         CRITICAL,
-        f"Most of the {fleet.suspect} suspects of {fleet.alive} containers share the cause {name(fleet.cause)}, and a"
-        " cull for it did not help: a restart is not the remedy.",
+        f"{suspects} containers are suspect, most of them because of {name(fleet.cause)}, and a cull for it did not"
+        " help: a restart is not the remedy.",
         f"Repair {name(fleet.cause)}, or roll back. Culls for it are paused; after the repair, health-arbiter release"
         " --service tries one at once.",
         _why_worst(seen.of_state(State.SUSPECT)),

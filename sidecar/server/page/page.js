@@ -210,7 +210,7 @@ function showTiles() {
     tile(lighter, isShadow() ? "would get fewer requests" : "get fewer requests", lighter ? "warn" : "good"),
     tile(free === null ? "?" : `${free}/${last.budget.capacity}`, "tokens free", free === 0 ? "bad" : ""),
     ...(line ? [tile(sum(line.culls), `${cullsInWords()} in the hour`, sum(line.culls) ? "warn" : ""),
-      tile(sum(line.refusals), "refused in the hour", sum(line.refusals) ? "warn" : "")] : []),
+      tile(sum(line.refusals), "refusals in the hour", sum(line.refusals) ? "warn" : "")] : []),
     ...(count("silent") ? [tile(count("silent"), "silent", "warn")] : []),
   ]);
 }
@@ -244,7 +244,7 @@ function showTimeline(line) {
     return row;
   };
   fill("timeline", [lane("errors", "errors"), lane("culls", cullsInWords()),
-    lane("refusals", "containers refused")]);
+    lane("refusals", "refusals")]);
   fill("timeline-axis", [0, 30, 59].map((minute) => make("span", `${clock((line.start + minute) * 60, false)}${minute ? "" : " UTC"}`)));
 }
 

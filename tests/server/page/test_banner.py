@@ -66,8 +66,8 @@ CASES: Final = {
         {"rows": SICK, "fleet": Fleet(10, 10, cause="redis", trials=(PAUSED,))},
         "critical",
         (
-            "Most of the 10 suspects of 10 containers share the cause redis, and a cull for it did not help: a"
-            " restart is not the remedy."
+            "All 10 containers are suspect, most of them because of redis, and a cull for it did not help: a restart"
+            " is not the remedy."
         ),
         "health-arbiter why c0",
     ),
