@@ -30,6 +30,8 @@ PAGE_FILES: Final = frozenset({"/", "/page", "/page.css", "/page.js"})
 
 PAGE_DATA: Final = frozenset({"/page/state", "/page/hold"})
 ORDERS: Final = frozenset({"/hold", "/page/hold", "/cull", "/revive"})
+LOCAL_TOKEN: Final = "Authorization: orders over TCP take Bearer and the token in the file of ARBITER_TOKEN_FILE"
+REMOTE_TOKEN: Final = "Authorization: takes Bearer and the token"
 _CREDENTIALS: Final = struct.Struct("3i")
 """``struct ucred`` of unix(7): process, user, group."""
 
@@ -51,7 +53,7 @@ class RequestCheck:
         if not self._is_remote:
             _check_host(request)
         if self._needs_token(request) and not await self._has_token(request):
-            sentence = f"Authorization: {'this' if self._is_remote else 'orders over TCP'} takes Bearer and the token"
+            sentence = REMOTE_TOKEN if self._is_remote else LOCAL_TOKEN
             raise web.HttpError(HTTPStatus.UNAUTHORIZED, "token", sentence, {hdrs.WWW_AUTHENTICATE: "Bearer"})
 
     def _needs_token(self, request: web.BaseRequest) -> bool:
