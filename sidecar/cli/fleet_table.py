@@ -37,7 +37,7 @@ WIDE: Final = 100
 """Least width of a terminal, in characters, that shows all columns of the table."""
 
 _EXACT_S: Final = 600
-_RELEASE: Final = "look for the cause, or try again at once with health-arbiter release --service"
+_RELEASE: Final = "look for the cause, or try again at once with health-arbiter release"
 
 _WITHIN: Final = {
     "up": {"up", "starting", "retiring", "stopping"},

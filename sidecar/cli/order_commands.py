@@ -24,9 +24,8 @@ _INSTANCE: Final = click.option(
     flag_value="",
     default=None,
     metavar="[ID]",
-    help="One container, by default this one.",
+    help="One container, without ID this one, instead of the whole service.",
 )
-_SERVICE: Final = click.option("--service", is_flag=True, help="The whole service, which is the default.")
 _REASON: Final = click.option("--reason", default=None, help="Why, in one line; it is kept in the ledger.")
 
 _DONE: Final = frozenset({"granted", "would_cull", "revived", "already"})
@@ -40,7 +39,6 @@ _DONE: Final = frozenset({"granted", "would_cull", "revived", "already"})
 @click.option("--for", "duration", required=True, metavar="1h", help="How long: 1s to 168h.")
 @click.option("--reason", required=True, help="Why, in one line; it is shown with every refusal.")
 @author_option
-@_SERVICE
 @_INSTANCE
 @json_option
 @where
@@ -52,7 +50,7 @@ def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: A
     or another that names no person.
     """
     instance = order["instance"]
-    scope = _scope(order["service"], instance)
+    scope = _scope(instance)
     asked = {"for": order["duration"], "reason": order["reason"], "author": author or person(), **scope}
     effective = config(ctx)
     reply = ask(effective, "POST", "/hold", asked)
@@ -85,18 +83,17 @@ def _is_unknown(instance: str, effective: Config) -> bool:
 
 @click.command(cls=Command)
 @author_option
-@_SERVICE
 @_INSTANCE
 @json_option
 @where
 @click.pass_context
-def release(ctx: click.Context, /, *, author: str | None, service: bool, instance: str | None, as_json: bool) -> int:
+def release(ctx: click.Context, /, *, author: str | None, instance: str | None, as_json: bool) -> int:
     """End a hold.
 
     For the service it also ends every pause: culls for a cause that were paused because the last one did not help are
     tried again at once, one at first.
     """
-    query = urlencode({**_scope(service, instance), "author": author or login()})
+    query = urlencode({**_scope(instance), "author": author or login()})
     effective = config(ctx)
     reply = ask(effective, "DELETE", f"/hold?{query}")
     answer = reply.value
@@ -122,11 +119,9 @@ def _next(answer: dict[str, Any], effective: Config) -> str:
     return f"; a suspect asks again within {span(within_s)}"
 
 
-def _scope(service: bool, instance: str | None) -> dict[str, str]:  # noqa: FBT001 - a flag of the command line
+def _scope(instance: str | None) -> dict[str, str]:
     if instance is None:
         return {"scope": "service"}
-    if service:
-        raise click.UsageError("--service: not allowed with --instance")
     return {"scope": "instance", **({"instance": instance} if instance else {})}
 
 

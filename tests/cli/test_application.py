@@ -65,7 +65,6 @@ def test_a_command_line_that_cannot_be_read_exits_2_without_a_secret(
     [
         (["hold", "--reason", "x"], "--for: is missing, see health-arbiter hold --help"),
         (["hold", "--for", "1h"], "--reason: is missing, see health-arbiter hold --help"),
-        (["hold", "--for", "1h", "--reason", "x", "--instance", "--service"], "--service: not allowed with --instance"),
         (["hold", "--reason", "x", "--for"], "--for: requires an argument"),
         (["release", "--xyzzy"], "--xyzzy: unknown flag, see health-arbiter release --help"),
         (["release", "web"], "a word that is no flag, see health-arbiter release --help"),

@@ -15,7 +15,7 @@ from sidecar.core.fleet.members import fleet_json
 from sidecar.core.types import CauseTrial, Fleet, Hold
 
 NOW = 1_700_000_000.0
-RELEASE = "look for the cause, or try again at once with health-arbiter release --service"
+RELEASE = "look for the cause, or try again at once with health-arbiter release"
 HOLD = {"scope": "service", "instance": "", "author": "alice", "reason": "migration", "until": NOW + 3600}
 
 

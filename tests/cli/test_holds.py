@@ -46,7 +46,7 @@ def test_hold_is_shown_by_fleet_until_it_is_released(shared: SidecarThread) -> N
         "hold    instance a by alice, 1h left: migration",
         "hold    instance b by alice, 1h left: migration",
     ]
-    assert command(shared, "release", "--service") == (0, f"the service is released{ASKS}\n", "")
+    assert command(shared, "release") == (0, f"the service is released{ASKS}\n", "")
     assert command(shared, "release", "--instance=b") == (0, f"instance b is released{ASKS}\n", "")
     assert command(shared, "release", "--instance") == (0, f"instance a is released{ASKS}\n", "")
     assert command(shared, "release") == (0, f"the service was not held{ASKS}\n", "")

@@ -199,7 +199,7 @@ def test_every_command_followed_in_an_incident_shows_what_the_page_says(
         )
 
         # paused: end the pause, and one is tried at once; put it back, and cull one by hand
-        reader.types("health-arbiter release --service", suspect, "a suspect asks again within")
+        reader.types("health-arbiter release", suspect, "a suspect asks again within")
         (tried,) = wait_for(driver.down, timeout_s=60, what="the fleet tries one container at once")
     reader.types("health-arbiter revive", tried, rf"revived: instance {_instance(tried)}")
     assert tried.health()[0] == 200

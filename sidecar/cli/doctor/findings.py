@@ -259,4 +259,4 @@ def _settings(texts: tuple[str, ...]) -> Iterator[Finding]:
 def _paused(trial: CauseTrial) -> Finding:
     last = "the last cull" if trial.failures == 1 else f"the last {trial.failures} culls"
     text = f"no culls for {trial.cause} for {reasons.span(trial.paused_s)}, because {last} did not help"
-    return warn("paused", f"{text}; health-arbiter release --service tries one at once")
+    return warn("paused", f"{text}; health-arbiter release tries one at once")

@@ -107,7 +107,7 @@ def _paused_for_most(seen: Situation) -> Banner | None:
         f"{suspects} containers are suspect, most of them because of {name(fleet.cause)}, and a cull for it did not"
         " help: a restart is not the remedy.",
         f"Repair {name(fleet.cause)}, or roll back. Culls for it are paused; after the repair, health-arbiter release"
-        " --service tries one at once.",
+        " tries one at once.",
         _why_worst(seen.of_state(State.SUSPECT)),
         "paused",
     )

@@ -183,7 +183,7 @@ def test_what_the_store_knows_of_the_fleet(members: MemberList | Unknown, levels
 def test_paused_cause_is_shown_with_what_an_operator_may_type(failures: int, paused_s: float, said: str) -> None:
     trials = (CauseTrial("http", 2, 1), CauseTrial("redis", 1, 0, paused_s, failures))
     found = findings.of_fleet(_member_list("a", "b", fleet=Fleet(2, trials=trials)), "a")
-    assert findings.warn("paused", f"{said}health-arbiter release --service tries one at once") in list(found)
+    assert findings.warn("paused", f"{said}health-arbiter release tries one at once") in list(found)
 
 
 @pytest.mark.parametrize(
