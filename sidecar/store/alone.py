@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from sidecar.core.fleet.records import Epoch, FleetState, HoldRow
 from sidecar.core.fleet.view import BeatReply, Listing, Raw
 from sidecar.core.types import US_PER_S, Beat, Entry, Presence
 from sidecar.store.protocol import (
@@ -104,16 +105,15 @@ class AloneStore:
         self._change("" if is_leaving else member_row(beat), is_well=beat.presence is Presence.WELL)
         self._beat_us, self._errors = now_us, -1 if is_leaving else beat.errors
         self._settings = settings
-        state, holds = self._tables["state"], self._tables["holds"]
         return BeatReply(
             now_us=now_us,
-            epoch=state.get("epoch", ""),
-            state=state.get("state", ""),
+            epoch=self._epoch(),
+            state=self._state(),
             alive=int(not is_leaving),
             former=former,
             causes=self._causes(),
             median_errors=self._errors,
-            holds=(holds.get("", ""), holds.get(beat.instance, "")),
+            holds=(self._hold(""), self._hold(beat.instance)),
             used=self._used(now_us - window_us),
             run_id=self._run_id,
         )
@@ -155,6 +155,17 @@ class AloneStore:
 
     async def aclose(self) -> None:
         """Do nothing: there is no connection."""
+
+    # -- records ----------------------------------------------------------------------------------------------------
+
+    def _epoch(self) -> Epoch:
+        return Epoch.load(self._tables["state"].get("epoch", "")) or Epoch()
+
+    def _state(self) -> FleetState:
+        return FleetState.load(self._tables["state"].get("state", "")) or FleetState()
+
+    def _hold(self, scope: str) -> HoldRow | None:
+        return HoldRow.load(self._tables["holds"].get(scope, ""))
 
     # -- tokens -----------------------------------------------------------------------------------------------------
 

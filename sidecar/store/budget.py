@@ -20,8 +20,8 @@ from sidecar.core.fleet.decide import decide
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.fleet.records import Epoch
-from sidecar.core.fleet.summary import Reading, fleet_of, is_due
-from sidecar.core.fleet.view import Asked, Edits, EndHold, Known, PutHold, Raw, Request, ReturnGrant, View
+from sidecar.core.fleet.summary import fleet_of, is_due
+from sidecar.core.fleet.view import Asked, BeatReply, Edits, EndHold, Known, PutHold, Raw, Request, ReturnGrant, View
 from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Denied, Entry, Fleet, Granted, Hold, LeaseRequest, Unknown
 from sidecar.store.own_beats import OwnBeats
 from sidecar.store.own_holds import LocalHolds
@@ -39,7 +39,7 @@ MAX_MEMBERS: Final = 2000
 """Maximum number of members in a list for an operator."""
 
 FEW_MEMBERS: Final = 100
-"""So many members are read in less than a millisecond."""
+"""So many members are read in less than a millisecond: health answers wait no longer."""
 
 ALONE: Final = Unknown("alone")
 
@@ -156,13 +156,13 @@ class FleetBudget:
         if isinstance(reply, Unknown):
             self._own.unanswered()
             return reply
-        reading, end = Reading.of(reply), self._clock()
-        self._own.take(beat, reading)
-        if self._own.is_due() or is_due(reading, beat, self._last.known_after(begin, end), terms):
-            reading = await self._attend(beat, reading)
+        end = self._clock()
+        self._own.take(beat, reply)
+        if self._own.is_due() or is_due(reply, beat, self._last.known_after(begin, end), terms):
+            reply = await self._attend(beat, reply)
         elif self._last.end < end:  # else a later claim has shown more
-            self._last = StoreExchange(begin, end, reply.now_us, reading.epoch)
-        fleet = fleet_of(reading, terms, beat.instance, duplicate=self._own.is_duplicate)
+            self._last = StoreExchange(begin, end, reply.now_us, reply.epoch)
+        fleet = fleet_of(reply, terms, beat.instance, duplicate=self._own.is_duplicate)
         hold, lost_hold = fleet.hold or self.local_holds.in_force, self._own.lost_hold
         if hold is fleet.hold and lost_hold is None:
             return fleet
@@ -216,9 +216,9 @@ class FleetBudget:
         for begin in range(0, len(listing.members), FEW_MEMBERS):
             present |= members.present(view, listing.members[begin : begin + FEW_MEMBERS])
             await asyncio.sleep(0)  # health answers go between
-        found = members.member_list_of(view, raw, listing, present, self._terms, most=MAX_MEMBERS)
-        fleet = values.replace(found.fleet, duplicate=self._own.is_duplicate, lost_hold=self._own.lost_hold)
-        return found._replace(fleet=fleet)
+        member_list = members.member_list_of(view, raw, listing, present, self._terms, most=MAX_MEMBERS)
+        fleet = values.replace(member_list.fleet, duplicate=self._own.is_duplicate, lost_hold=self._own.lost_hold)
+        return member_list._replace(fleet=fleet)
 
     # -- the ledger ---------------------------------------------------------------------------------------------
 
@@ -264,15 +264,15 @@ class FleetBudget:
             await other.aclose()
         return others if isinstance(others, Unknown) else answer or others
 
-    async def _attend(self, beat: Beat, reading: Reading) -> Reading:
+    async def _attend(self, beat: Beat, reply: BeatReply) -> BeatReply:
         """Decide what a beat found to be due; the answer to the beat, with the state after the decision."""
-        attend = self._own.attend(beat, reading)
+        attend = self._own.attend(beat, reply)
         decided = await self._decide(attend, beat.instance)
         if isinstance(decided, Unknown):
-            return reading
+            return reply
         self._own.attended(attend, decided.answer)
         view, edits = decided.view, decided.edits
-        return Reading(reading.reply, edits.epoch or view.epoch, edits.state or view.state)
+        return replace(reply, epoch=edits.epoch or view.epoch, state=edits.state or view.state)
 
     async def _decide(self, asked: Asked, instance: str) -> Decided | Unknown:
         """Read, decide and commit, until no other commit conflicts."""

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.fleet.summary import Reading
-from sidecar.core.fleet.view import Attend, Attended, MemberKey, member_incarnation, member_of
+from sidecar.core.fleet.view import Attend, Attended, BeatReply, MemberKey, member_incarnation, member_of
 from sidecar.core.types import US_PER_S, Beat, Hold
 from sidecar.store.own_holds import SeenHolds
 
@@ -53,13 +52,13 @@ class OwnBeats:
         """Take a hold that this sidecar has set: the next beat has to find it."""
         self._holds.put(hold, for_us)
 
-    def take(self, beat: Beat, reading: Reading) -> None:
+    def take(self, beat: Beat, reply: BeatReply) -> None:
         """Take the answer to a beat."""
-        former, member = reading.reply.former, MemberKey(beat.incarnation, beat.identity)
+        former, member = reply.former, MemberKey(beat.incarnation, beat.identity)
         if self._member == member and member.is_other(member_of(former)):
             self._duplicate_until = self._clock() + self._duplicate_s
         self._member = member
-        self._holds.take(beat.instance, reading)
+        self._holds.take(beat.instance, reply)
         # Our own row is there if an answer was lost.
         is_newcomer = not former or (self._is_unanswered and member_incarnation(former) == beat.incarnation)
         self._is_arriving = self._is_arriving or (beat.first and is_newcomer)
@@ -69,9 +68,8 @@ class OwnBeats:
         is_open = self._is_watched or self._waits_since is not None or self._holds.has_news
         return is_open or not self._has_attended or self.is_duplicate
 
-    def attend(self, beat: Beat, reading: Reading) -> Attend:
+    def attend(self, beat: Beat, reply: BeatReply) -> Attend:
         """The question to the fleet's rules that this beat asks."""
-        reply = reading.reply
         first = (self._is_arriving and not self._has_attended) or self._waits_since is not None
         waited_us = 0 if self._waits_since is None else round((self._clock() - self._waits_since) * US_PER_S)
         beat = beat._replace(first=first)

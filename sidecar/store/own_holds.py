@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sidecar.core.fleet.records import HoldRow
-from sidecar.core.fleet.summary import Reading
+from sidecar.core.fleet.view import BeatReply
 from sidecar.core.types import US_PER_S, Denied, Hold
 
 
@@ -76,13 +76,13 @@ class SeenHolds:
         self._scopes = [""] * SCOPES
         self._now_us = 0
 
-    def take(self, instance: str, reading: Reading) -> None:
+    def take(self, instance: str, reply: BeatReply) -> None:
         """Take the answer to a beat of ``instance``."""
-        now_us = reading.reply.now_us
+        now_us = reply.now_us
         is_recent, self._now_us = now_us - self._now_us < self._window_us, now_us
         self._scopes[1] = instance
         for index in range(SCOPES):
-            newest, former = HoldRow.load(reading.reply.holds[index]), self._seen[index]
+            newest, former = reply.holds[index], self._seen[index]
             if newest is not None:
                 self._lost[index] = None
             elif is_recent and former is not None and former.left_us(now_us) and former.at_us < now_us:

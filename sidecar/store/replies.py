@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from sidecar.core.fleet.records import Epoch, FleetState, HoldRow
 from sidecar.core.fleet.view import BeatReply, Listing, Raw
 
 _READ: Final = 18
@@ -61,8 +62,8 @@ def beat_reply(reply: object) -> BeatReply:
     of_service, of_instance = _list(holds, 2)
     return BeatReply(
         now_us=_number(now),
-        epoch=_text(epoch),
-        state=_text(state),
+        epoch=Epoch.load(_text(epoch)) or Epoch(),
+        state=FleetState.load(_text(state)) or FleetState(),
         alive=_number(alive),
         silent=_number(silent),
         struck=tuple(_text(name) for name in _list(struck)),
@@ -71,7 +72,7 @@ def beat_reply(reply: object) -> BeatReply:
         policies=_number(policies),
         median_errors=_number(errors),
         median_ratio=_number(ratio),
-        holds=(_text(of_service), _text(of_instance)),
+        holds=(HoldRow.load(_text(of_service)), HoldRow.load(_text(of_instance))),
         used=_number(used),
         run_id=_text(run_id),
     )

@@ -141,12 +141,11 @@ class MemoryStore(AloneStore):
         if len(self._heard) > 1:
             self._heard.remove_within(0, now_us - window_us - 1)
             self._heard.remove_within(now_us + AHEAD_US + 1)
-        state, holds = self._tables["state"], self._tables["holds"]
         median_errors, median_ratio = roster.medians()
         return BeatReply(
             now_us=now_us,
-            epoch=state.get("epoch", ""),
-            state=state.get("state", ""),
+            epoch=self._epoch(),
+            state=self._state(),
             alive=members,
             silent=silent,
             struck=struck,
@@ -155,7 +154,7 @@ class MemoryStore(AloneStore):
             policies=self._heard.count(now_us - expiry_us) if len(self._heard) > 1 else 1,
             median_errors=median_errors,
             median_ratio=median_ratio,
-            holds=(holds.get("", ""), holds.get(beat.instance, "")),
+            holds=(self._hold(""), self._hold(beat.instance)),
             used=self._used(now_us - window_us),
             run_id=self._run_id,
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.stores import CAPACITY, EXPIRY_US, WINDOW_US, S, beat, commit, look, send_beat, suspect
+from sidecar.core.fleet.records import Epoch, FleetState, HoldRow
 from sidecar.core.types import Entry, Presence
 from sidecar.store.protocol import MAX_DEPARTED, MAX_STRUCK, Changes, Conflict, Over, Store, StoreError, Write
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from store.conftest import Clock
 
 NOTHING = 0
+EPOCH, STATE, HOLD = Epoch(born_us=1), FleetState(missing=2), HoldRow("ada", "look", 1, 2)
 
 of_a_fleet = pytest.mark.parametrize(
     "clocked", ["memory", "fakeredis", pytest.param("redis", marks=pytest.mark.redis)], indirect=True
@@ -202,13 +204,17 @@ async def test_beat_is_answered_with_the_summary_and_is_read_back(store: Store, 
     await commit(
         store,
         grant="g",
-        writes=[Write("state", "epoch", "e"), Write("state", "state", "s"), Write("holds", "a", "mine")],
+        writes=[
+            Write("state", "epoch", EPOCH.dump()),
+            Write("state", "state", STATE.dump()),
+            Write("holds", "a", HOLD.dump()),
+        ],
     )
     await send_beat(store, beat("b", errors=3, ratio=70))
     clock.advance(1)
     await send_beat(store, suspect("c", errors=9))
     heard = await send_beat(store, beat("a", Presence.STARTING, errors=0, ratio=10))
-    assert (heard.now_us, heard.epoch, heard.state, heard.holds) == (clock.now_us, "e", "s", ("", "mine"))
+    assert (heard.now_us, heard.epoch, heard.state, heard.holds) == (clock.now_us, EPOCH, STATE, (None, HOLD))
     assert (heard.alive, heard.silent, heard.struck, heard.former, heard.policies) == (3, 0, (), "", 1)
     assert (heard.causes, heard.median_errors, heard.median_ratio, heard.used) == ({"redis": 1}, 3, 70, 1)
     assert (await send_beat(store, beat("a"))).former == "1\n\n0"

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.fleet.summary import Reading, fleet_of
+from sidecar.core.fleet.summary import fleet_of
 from sidecar.core.fleet.view import BeatReply, Listing, Raw, View
 from sidecar.core.types import US_PER_S, Fleet, Hold, Presence, State
 
@@ -193,7 +193,7 @@ def member_list_of(
     in_force = (row.shown(scope) for scope, row in sorted(view.holds.items()) if row.left_us(now_us))
     departed = [(name, (now_us - at) / US_PER_S) for name, at in listing.departed if name not in rows]
     return MemberList(
-        fleet_of(Reading.of(_as_reply(raw, len(in_use))), terms, ""),
+        fleet_of(_as_reply(view, raw, len(in_use)), terms, ""),
         len(in_use),
         tuple(rows[name] for name in sorted(rows)[:most]),
         tuple(in_force),
@@ -235,16 +235,16 @@ def _in_use(raw: Raw, terms: FleetSettings) -> list[int]:
     return sorted(at for claim, at in raw.grants.items() if claim not in raw.refunded and at >= oldest_us)
 
 
-def _as_reply(raw: Raw, used: int) -> BeatReply:
+def _as_reply(view: View, raw: Raw, used: int) -> BeatReply:
     return BeatReply(
-        raw.now_us,
-        raw.epoch,
-        raw.state,
-        alive=raw.alive,
-        causes=raw.causes,
+        view.now_us,
+        view.epoch,
+        view.state,
+        alive=view.alive,
+        causes=view.causes,
         policies=max(1, len(raw.settings)),
-        holds=(raw.holds.get("", ""), ""),
+        holds=(view.holds.get(""), None),
         used=used,
-        run_id=raw.run_id,
-        median_errors=raw.median_errors,
+        run_id=view.run_id,
+        median_errors=view.median_errors,
     )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any, Final
 
-from sidecar.core import values
 from sidecar.core.fleet import data_loss, trial
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
 from sidecar.core.fleet.fleet_settings import FleetSettings, Share
-from sidecar.core.fleet.records import CullOutcome, Epoch, FleetState, HoldRow
+from sidecar.core.fleet.records import CullOutcome, FleetState
 from sidecar.core.fleet.view import BeatReply, Known, member_incarnation
 from sidecar.core.types import US_PER_S, Beat, CauseTrial, Fleet, Hold, Presence
 
@@ -21,23 +19,9 @@ COMPARED_FROM: Final = 3
 PER_MILLION: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The store's answer to a beat, its records read."""
-
-    reply: BeatReply
-    epoch: Epoch
-    state: FleetState
-
-    @classmethod
-    def of(cls, reply: BeatReply) -> Reading:
-        """The answer with its records; those that cannot be read are empty."""
-        return cls(reply, Epoch.load(reply.epoch) or Epoch(), FleetState.load(reply.state) or FleetState())
-
-
-def is_due(reading: Reading, beat: Beat, known: Known, terms: FleetSettings) -> bool:
+def is_due(reply: BeatReply, beat: Beat, known: Known, terms: FleetSettings) -> bool:
     """Whether the answer to a beat shows anything that has to be decided and written."""
-    reply, state = reading.reply, reading.state
+    state = reply.state
     if beat.first or beat.presence in (Presence.DOWN, Presence.GONE) or not reply.former:
         return True
     has_members_gone = bool(reply.struck) and (
@@ -47,31 +31,30 @@ def is_due(reading: Reading, beat: Beat, known: Known, terms: FleetSettings) -> 
     has_several = reply.alive > 1 and reply.now_us - state.several_us >= SEVERAL_EVERY_US
     is_other_incarnation = member_incarnation(reply.former) != beat.incarnation
     is_seen = has_members_gone or has_ended or has_several or is_other_incarnation
-    return is_seen or _shows_episode(reading, terms) or _shows_loss(reading, known, terms)
+    return is_seen or _shows_episode(reply, terms) or _shows_loss(reply, known, terms)
 
 
-def _shows_episode(reading: Reading, terms: FleetSettings) -> bool:
-    reply = reading.reply
+def _shows_episode(reply: BeatReply, terms: FleetSettings) -> bool:
     suspect = sum(reply.causes.values())
     is_sick = trial.is_majority(reply.median_errors, terms.error_limit, suspect, reply.alive)
-    return trial.is_due(reading.state, reply.causes, reply.now_us, is_sick=is_sick)
+    return trial.is_due(reply.state, reply.causes, reply.now_us, is_sick=is_sick)
 
 
-def _shows_loss(reading: Reading, known: Known, terms: FleetSettings) -> bool:
-    epoch, former = reading.epoch, known.epoch
+def _shows_loss(reply: BeatReply, known: Known, terms: FleetSettings) -> bool:
+    epoch, former = reply.epoch, known.epoch
     if not epoch.born_us or epoch.servers != terms.servers:
         return True
-    if data_loss.is_other_process(reading.reply.run_id, epoch, known, reading.reply.now_us):
+    if data_loss.is_other_process(reply.run_id, epoch, known, reply.now_us):
         return True
     if not former.born_us:
         return False
     is_other = epoch.born_us != former.born_us or epoch.grants < former.grants
-    return (is_other and epoch.losses <= former.losses) or data_loss.is_stepped(known, reading.reply.now_us)
+    return (is_other and epoch.losses <= former.losses) or data_loss.is_stepped(known, reply.now_us)
 
 
-def fleet_of(reading: Reading, terms: FleetSettings, instance: str, *, duplicate: bool = False) -> Fleet:
+def fleet_of(reply: BeatReply, terms: FleetSettings, instance: str, *, duplicate: bool = False) -> Fleet:
     """The fleet by the answer to a beat of ``instance``."""
-    reply, state = reading.reply, reading.state
+    state = reply.state
     totals = _totals(state)
     fleet_size = reply.alive + state.missing
     return Fleet(
@@ -81,7 +64,7 @@ def fleet_of(reading: Reading, terms: FleetSettings, instance: str, *, duplicate
         cause=common_cause({cause: count for cause, count in reply.causes.items() if count > 0}),
         trials=_trials(state, reply.now_us),
         policies=reply.policies,
-        losses=reading.epoch.losses,
+        losses=reply.epoch.losses,
         helped=totals[CullOutcome.HELPED],
         unhelped=totals[CullOutcome.UNHELPED],
         unclear=totals[CullOutcome.UNCLEAR],
@@ -94,11 +77,6 @@ def fleet_of(reading: Reading, terms: FleetSettings, instance: str, *, duplicate
         duplicate=duplicate,
         tells_process=bool(reply.run_id),
     )
-
-
-def with_medians(fleet: Fleet, errors: int, ratio: int) -> Fleet:
-    """The same fleet with other medians, as ``BeatReply`` has them."""
-    return values.replace(fleet, **_medians(fleet.alive, errors, ratio))
 
 
 def _medians(alive: int, errors: int, ratio: int) -> dict[str, Any]:
@@ -137,8 +115,5 @@ def _trials(state: FleetState, now_us: int) -> tuple[CauseTrial, ...]:
 
 def _hold(reply: BeatReply, instance: str) -> Hold | None:
     """The hold in force, that of the service before that of the instance."""
-    for text, scope in zip(reply.holds, ("", instance), strict=True):
-        row = HoldRow.load(text)
-        if row is not None and row.left_us(reply.now_us):
-            return row.shown(scope)
-    return None
+    rows = ((row, scope) for row, scope in zip(reply.holds, ("", instance), strict=True) if row)
+    return next((row.shown(scope) for row, scope in rows if row.left_us(reply.now_us)), None)

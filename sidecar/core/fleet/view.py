@@ -52,7 +52,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class BeatReply:
-    """The store's answer to a beat.
+    """The store's answer to a beat; of a record that cannot be read it has the defaults.
 
     ``alive``: members, the silent and this one included. ``silent``: how many of them did not beat within the expiry;
     ``struck``: the first hundred of these at most, struck off by this beat. ``former``: the row of this instance before
@@ -63,8 +63,8 @@ class BeatReply:
     """
 
     now_us: int
-    epoch: str = ""
-    state: str = ""
+    epoch: Epoch = field(default_factory=Epoch)
+    state: FleetState = field(default_factory=FleetState)
     alive: int = 0
     silent: int = 0
     struck: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class BeatReply:
     policies: int = 1
     median_errors: int = -1
     median_ratio: int = -1
-    holds: tuple[str, str] = ("", "")
+    holds: tuple[HoldRow | None, HoldRow | None] = (None, None)
     used: int = 0
     run_id: str = ""
 
