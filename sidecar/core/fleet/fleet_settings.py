@@ -50,27 +50,29 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings(StoredRecord):
-    """The settings that one sidecar's requests bring.
-
-    ``capacity`` tokens in ``window_us``, counted by ``strategy``; both shares as texts (``10``, ``500p``).
-    ``spacing_us`` between two grants at least, 0: off. ``trial``: culls for one cause are limited until their outcome
-    is known. ``refund_max``: maximum number of grants per window if culls that helped give back their tokens; -1: they
-    do not, 0: three times the capacity. ``after_loss_wait``: no grants for a window after a data loss. ``servers``: a
-    digest of the store's address. ``error_limit``: errors in the window at which a container is sick; 0: not known.
-    """
+    """The settings that one sidecar sends with its requests. Both shares are texts (``10``, ``500p``)."""
 
     strategy: str = "log"
+    """The rule that counts the tokens, one of ``STRATEGIES``."""
     capacity: str = "10"
+    """Share: tokens in a window."""
     window_us: int = 600 * US_PER_S
     min_healthy: str = "500p"
+    """Share: containers that have to stay available."""
     spacing_us: int = 0
+    """Least time between two grants; 0: off."""
     trial: bool = True
+    """Culls for one cause are limited until their outcome is known."""
     probation_us: int = 60 * US_PER_S
     refund_max: int = OFF
+    """Most grants in a window if culls that helped give back tokens; -1: they do not, 0: three times the capacity."""
     after_loss_wait: bool = True
+    """No grants for a window after a data loss."""
     beat_us: int = 10 * US_PER_S
     servers: str = ""
+    """A digest of the store's address."""
     error_limit: int = 0
+    """Errors in the window at which a container is sick; 0: not known."""
 
     @property
     def expiry_us(self) -> int:

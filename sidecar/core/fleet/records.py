@@ -114,44 +114,48 @@ class CullOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Epoch(StoredRecord):
-    """The data-loss epoch of the store, by which sidecars notice a data loss.
-
-    ``born_us``: when the epoch began. ``grants``: tokens granted since; ``granted_us``: the last one. ``losses``:
-    number of data losses; ``lost_us``: the last one. ``silent_us``: when half of the fleet fell silent at once.
-    ``servers``: a digest of the address at which the fleet finds the store. ``run_id``: the process of the server;
-    ``met_us``: when the fleet met it, if it followed another process.
-    """
+    """The data-loss epoch of the store, by which sidecars notice a data loss."""
 
     born_us: int = 0
+    """When the epoch began."""
     grants: int = 0
+    """Tokens granted since."""
     losses: int = 0
+    """Number of data losses."""
     lost_us: int = 0
+    """The last data loss."""
     silent_us: int = 0
+    """When half of the fleet fell silent at once."""
     servers: str = ""
+    """A digest of the address at which the fleet finds the store."""
     granted_us: int = 0
+    """The last grant."""
     run_id: str = ""
+    """The process of the server."""
     met_us: int = 0
+    """When the fleet met this process, if it followed another one."""
 
     INSTANTS: ClassVar[tuple[str, ...]] = ("born_us", "lost_us", "silent_us", "granted_us", "met_us")
 
 
 @dataclass(frozen=True, slots=True)
 class Trial(StoredRecord):
-    """The trial of culls for one cause.
-
-    ``limit``: culls without an outcome that are allowed at once. ``failures``: culls in a row that did not help.
-    No cull for this cause within ``pause_us`` microseconds after ``paused_us``. ``last_us``: the last cull or outcome.
-    ``began_us``: when the episode began in which the limit was earned, 0 between episodes. ``quiet_us``: since when the
-    cause has no suspect, 0 while it has.
-    """
+    """The trial of culls for one cause."""
 
     limit: int = 1
+    """Culls without an outcome that are allowed at once."""
     failures: int = 0
+    """Culls in a row that did not help."""
     paused_us: int = 0
+    """When culls for this cause were paused."""
     pause_us: int = 0
+    """How long the pause is."""
     last_us: int = 0
+    """The last cull or outcome."""
     began_us: int = 0
+    """When the episode began in which the limit was earned; 0 between episodes."""
     quiet_us: int = 0
+    """Since when the cause has no suspect; 0 while it has."""
 
     INSTANTS: ClassVar[tuple[str, ...]] = ("paused_us", "last_us", "began_us", "quiet_us")
 
@@ -162,25 +166,26 @@ class Trial(StoredRecord):
 
 @dataclass(frozen=True, slots=True)
 class FleetState(StoredRecord):
-    """The state of the fleet as a whole.
-
-    ``trials``: by cause. ``several_us``: when the fleet last had several members. ``due_us``: when the next thing ends
-    and a decision is due; 0: nothing ends.
-    ``open_culls``: culls without an outcome by cause. ``missing``: containers that were granted a token or a lease and
-    are not replaced. ``retiring``: slots in use. ``outcomes``: culls by ``"<outcome>|<cause>"``. ``duplicates``:
-    instance names that two containers use, and when that was seen last. ``majority_us``: when most of the fleet was
-    last seen to be sick.
-    """
+    """The state of the fleet as a whole."""
 
     trials: Mapping[str, Trial] = field(default_factory=dict)
+    """By cause."""
     several_us: int = 0
+    """When the fleet last had several members."""
     due_us: int = 0
+    """When the next thing ends and a decision is due; 0: nothing ends."""
     open_culls: Counts = field(default_factory=dict)
+    """Culls without an outcome by cause."""
     missing: int = 0
+    """Containers that were granted a token or a lease and are not replaced."""
     retiring: int = 0
+    """Slots in use."""
     outcomes: Counts = field(default_factory=dict)
+    """Culls by ``"<outcome>|<cause>"``."""
     duplicates: Counts = field(default_factory=dict)
+    """Instance names that two containers use, and when that was noticed last."""
     majority_us: int = 0
+    """When most of the fleet was last sick."""
 
     def checked(self) -> Self:
         """The state with its trials as records; a trial that cannot be read is left out."""
@@ -195,49 +200,56 @@ class FleetState(StoredRecord):
 class Cull(StoredRecord):
     """A container that was granted a token, or a lease to retire, kept under its instance name.
 
-    ``claim``: its claim id, or with ``is_lease`` the holder of its lease. Its phases:
+    Its phases:
 
-    - ``out``: granted, and not replaced yet. It counts as missing. Until ``occupied_us`` its sidecar is still there, or
-      may not know of the grant. ``down_us``: its last beat that said it is down.
-    - ``watched``: replaced by ``by_incarnation`` of instance ``by``, which has been well since ``well_us``.
+    - ``out``: granted, and not replaced yet. It counts as missing.
+    - ``watched``: replaced, and the replacement is on probation.
     - ``over``: its outcome is known. The row stays while its sidecar may still beat that it is down.
-
-    ``refused``, ``recovered`` and ``ended`` are the counts of the control group for the cause at the grant.
-    ``identity`` is that of the container, as in ``Claim``.
     """
 
     claim: str = ""
+    """Its claim id, or with ``is_lease`` the holder of its lease."""
     incarnation: str = _stored_as("life")
     cause: str = ""
     at_us: int = 0
+    """When it was granted."""
     phase: str = "out"
     is_lease: bool = False
     occupied_us: int = 0
+    """Until then its sidecar is still there, or may not know of the grant."""
     down_us: int = 0
+    """The last beat that said it is down."""
     by: str = ""
+    """The instance that replaced it, with its incarnation."""
     by_incarnation: str = _stored_as("by_life")
     since_us: int = 0
+    """When it was replaced, or its outcome became known."""
     well_us: int = 0
+    """Since when the replacement is well; 0: it never was."""
     refused: int = 0
+    """Suspects of the cause that were refused a token, at the grant; of them recovered and ended."""
     recovered: int = 0
     ended: int = 0
     identity: str = ""
+    """That of the container, as in ``Claim``."""
 
     INSTANTS: ClassVar[tuple[str, ...]] = ("at_us", "occupied_us", "down_us", "since_us", "well_us")
 
 
 @dataclass(frozen=True, slots=True)
 class Slot(StoredRecord):
-    """The lease of one retirement, kept under the instance that has to be well for the lease to end.
-
-    It began at ``at_us`` and is over ``for_us`` later. ``arrived``: the container was replaced by this instance.
-    """
+    """The lease of one retirement, kept under the instance that has to be well for the lease to end."""
 
     holder: str = ""
+    """The random id of the lease."""
     incarnation: str = _stored_as("life")
+    """That of the container that retires."""
     at_us: int = 0
+    """When it began."""
     for_us: int = 0
+    """How long it lasts."""
     arrived: bool = False
+    """The container was replaced by this instance."""
 
     INSTANTS: ClassVar[tuple[str, ...]] = ("at_us",)
 
@@ -248,12 +260,14 @@ class Slot(StoredRecord):
 
 @dataclass(frozen=True, slots=True)
 class HoldRow(StoredRecord):
-    """A hold, kept under its instance, or under ``""`` for the service. ``for_us`` 0: it is released."""
+    """A hold, kept under its instance, or under ``""`` for the service."""
 
     author: str = ""
     reason: str = ""
     at_us: int = 0
+    """When it began."""
     for_us: int = 0
+    """How long it lasts; 0: it is released."""
 
     INSTANTS: ClassVar[tuple[str, ...]] = ("at_us",)
 
