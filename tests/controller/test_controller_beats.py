@@ -189,3 +189,22 @@ async def test_token_that_a_hold_took_back_while_the_evidence_was_kept_is_given_
         await rig.advance(1)
         await rig.answered(Denied("hold", 1, 10, 60.0))
         assert (rig.state(), rig.budget.returned) == (State.SUSPECT, RETURNED)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "answer"),
+    [(AWAY, AWAY), (RuntimeError("broken"), Unknown("internal"))],
+    ids=["unclear", "failed"],
+)
+@in_virtual_time
+async def test_claim_whose_token_cannot_be_given_back_is_not_answered(
+    refusal: Unknown | Exception, answer: Unknown
+) -> None:
+    async with ControllerRig(AT_ONCE, window_s=5) as rig:
+        rig.budget.refuses = [refusal] * 2
+        await recovers_while_asking(rig)
+        await rig.answered(GRANTED)
+        await rig.errors(5, app_start="boot-1")
+        assert (rig.controller.container.answer, len(rig.budget.asked)) == (answer, 1)
+        await rig.advance(2)
+        assert (rig.budget.returned, len(rig.budget.asked)) == (RETURNED, 2)

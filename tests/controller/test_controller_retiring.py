@@ -159,3 +159,16 @@ async def test_revived_container_is_another_life_of_the_app_that_still_reports()
         await rig.errors(5, app_start="boot-1")
         assert rig.budget.outstanding == [f"web/a/{word}"]
         assert rig.controller.stale_reports == 0
+
+
+@in_virtual_time
+async def test_store_that_takes_no_lease_back_holds_nothing_up_for_ever() -> None:
+    async with aging_stage(PATIENT) as rig:
+        await rig.advance(101)
+        rig.budget.return_gate.clear()
+        await rig.reports(Results(load=0.9))
+        await rig.answered(GRANTED)
+        await rig.reports(Results(load=0.0))
+        await rig.advance(40)
+        assert len(rig.budget.leases) == 2
+        assert [type(failure) for failure in rig.failures] == [TimeoutError]

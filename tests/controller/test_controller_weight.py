@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from harness.controller import POLICY, ControllerRig
-from harness.virtual_time import in_virtual_time
+from harness.virtual_time import in_virtual_time, settle
+from sidecar.core.life.triggers import BeatUnanswered
 from sidecar.core.types import AppExited, ErrorReport, Fleet, Granted, Policy, Report, Results, Sample, State
 
 NEVER = replace(POLICY, error_ratio=0.0, error_limit=0)
@@ -155,3 +156,15 @@ async def test_weight_follows_at_once_how_many_suffer() -> None:
             await rig.beat_answered(Fleet(10, suspect))
             weights.append(rig.controller.snapshot.weight)
         assert weights == [50, 60, 100, 50]
+
+
+@in_virtual_time
+async def test_weight_comes_back_when_the_fleet_is_not_known_any_more() -> None:
+    async with ControllerRig(window_s=600) as rig:
+        await rig.beat_answered(TEN)
+        await rig.errors(5)
+        assert rig.controller.snapshot.weight == 10
+        rig.fleet = None  # no later beat is answered
+        rig.controller.inbox.put(BeatUnanswered("timeout"))
+        await settle()
+        assert rig.controller.snapshot.weight == 100

@@ -330,3 +330,17 @@ async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_i
     assert not isinstance(answer, Unknown)
     assert [entry._replace(id="") for entry in answer] == entries(150, 3)
     assert (ledger_rig.failures, ledger.dropped) == ([], 0)
+
+
+@in_virtual_time
+async def test_what_is_sent_anew_takes_no_room_from_what_was_never_sent() -> None:
+    notes = ManualStore()
+    ledger_rig = LedgerRig(notes)
+    ledger = ledger_rig.ledger
+    ledger.add(*entries(3))
+    await ledger.finish()
+    ledger.add(*entries(MOST_WAITING - 3, 3))
+    ledger.beaten(LOST)
+    assert (ledger.waiting, ledger.dropped) == (MOST_WAITING, 0)
+    assert ledger.local(0.0)[:2] == [entries(3)[1], entries(3)[2]]
+    assert ledger.local(0.0)[-1].what == "data_loss"

@@ -16,7 +16,7 @@ from sidecar.core.fleet.fleet_events import FleetWatch
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import CauseTrial, Entry, Evidence, Fleet, Presence, Unknown
-from sidecar.notify.messenger import LEADER_S, Context, Messenger
+from sidecar.notify.messenger import LEADER_S, LOOK_S, Context, Messenger
 from sidecar.notify.webhook import Outbox, Webhook
 
 AWAY = Unknown("connection")
@@ -194,9 +194,7 @@ async def test_failed_action_is_told_by_its_own_sidecar_without_redis() -> None:
     assert message["command"] == "health-arbiter why n2"
     fleet.messengers[2].acted(Entry("acted", 2.0, reason="command"))
     fleet.messengers[2].notice(Record((), begun(), Evidence(60)))
-    fleet.messengers[2].acted(
-        Entry("action_failed", 3.0, reason="command", detail="it is up: nobody has to")
-    )
+    fleet.messengers[2].acted(Entry("action_failed", 3.0, reason="command", detail="it is up: nobody has to"))
     await asyncio.sleep(5)
     assert len(fleet.sent) == 1
     await fleet.end()
@@ -211,4 +209,16 @@ async def test_failure_of_ours_ends_nothing() -> None:
     fleet.store.is_broken = False
     await fleet.beats(ON, 20)
     assert fleet.words == ["paused"]
+    await fleet.end()
+
+
+@in_virtual_time
+async def test_message_does_not_wait_long_for_the_containers() -> None:
+    fleet = MessengerFleet(1)
+    fleet.store.hangs = True
+    await fleet.beats(CALM, 10)
+    fleet.messengers[0].beaten(fleet.watches[0].record(ON, 0.0))
+    await asyncio.sleep(LOOK_S + 2.5)
+    (message,) = fleet.sent
+    assert (message["containers"], message["cause"]) == ("", "redis")
     await fleet.end()

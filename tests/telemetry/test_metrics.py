@@ -338,3 +338,11 @@ async def test_planned_end_is_counted_by_what_came_of_it_and_is_no_cull() -> Non
         assert retirements(board)["not_honoured"] == 1
         assert board.value("arbiter_state_changes_total", state="up") == 2.0
         assert (board.value("arbiter_culls_total"), board.series("arbiter_claims_total")) == (0.0, {})
+
+
+@pytest.mark.parametrize("where", ["step", "journal", "budget", "listener"])
+def test_failures_are_zero_before_the_first_one(where: str) -> None:
+    board = Board()
+    assert board.value("arbiter_failures_total", where=where) == 0
+    board.metrics.failed(Failure(where, ValueError()))
+    assert board.value("arbiter_failures_total", where=where) == 1
