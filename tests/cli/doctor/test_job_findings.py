@@ -389,3 +389,15 @@ def test_job_without_an_arbiter_is_a_warning(tmp_path: Path) -> None:
 
 def test_drain_is_compared_with_the_slowest_configuration_that_we_ship() -> None:
     assert max(notice_s(path.read_text()) for path in SHIPPED) == job_findings.HAPROXY_S
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({f"{APP}.Services": None, f"{APP}.ShutdownDelay": 0}, "shutdown_delay"),
+        ({**env(ACTION="nomad-stop"), **NO_CHECK, **IDENTITY, f"{APP}.RestartPolicy.Attempts": 3}, "attempts 3"),
+    ],
+    ids=["nobody finds the app", "Nomad replaces what is culled"],
+)
+def test_what_does_no_harm_is_not_warned_of(changes: Changes, word: str, tmp_path: Path) -> None:
+    assert [said for said in found_in(tmp_path, job(changes)) if word in said] == []
