@@ -60,6 +60,19 @@ async def test_errors_of_several_minutes_are_sent_together_and_a_clock_may_step_
     assert rig.added == [{FIRST: 3, FIRST + 1: 4 + 2, FIRST + 2: 1}]
 
 
+async def test_own_page_has_sixty_minutes_sent_or_not_and_forgets_older_ones() -> None:
+    rig = Rig()
+    rig.total = 10
+    assert rig.sharing.counts() == [0] * 59 + [3]
+    await rig.sharing.turn()
+    rig.now, rig.total = EPOCH_S + 60, 12
+    assert rig.sharing.counts() == [0] * 58 + [5, 0], "errors since the last look count for the minute of that look"
+    rig.now = EPOCH_S + 59 * 60
+    assert rig.sharing.counts() == [5] + [0] * 59
+    rig.now = EPOCH_S + 60 * 60
+    assert rig.sharing.counts() == [0] * 60
+
+
 @pytest.mark.parametrize("store_ahead_s", [-20, 0, 20])
 @pytest.mark.parametrize("seed", range(5))
 def test_errors_stand_in_the_minute_in_which_they_were_counted_whenever_they_are_sent(
