@@ -90,7 +90,6 @@ class AgentCheck:
                 with connection, suppress(OSError):
                     if self._gate is None or self._gate.admits(connection, host):
                         connection.send(self._line_now().encode())  # it always fits the socket's buffer
-                        connection.shutdown(socket.SHUT_WR)
         except OSError:  # no descriptor is left
             self._loop.remove_reader(opened)
             self._loop.call_later(NO_DESCRIPTOR_S, self._listen_again, opened)

@@ -255,7 +255,7 @@ class _Client:
         self.socket = opened
         self.host = host
         self.since = server.loop.time()
-        """When it began to be silent: at its beginning, after an answer, or with a part of a head."""
+        """When it began to be silent: at its beginning, or with the first bytes of a request."""
         self._server = server
         self._handshake = opened.do_handshake if isinstance(opened, ssl.SSLSocket) else None
         self._is_new = True
@@ -330,7 +330,6 @@ class _Client:
 
     def _respond(self, response: bytes) -> None:
         self._is_new, self._rest, self._unsent = False, b"", memoryview(response)
-        self._server.is_silent_now(self)
         self._send()
 
     def _send(self) -> None:
