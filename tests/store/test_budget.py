@@ -13,15 +13,13 @@ from harness.claims import WINDOW_ONLY, S, beat, claim, down, lease, suspect
 from harness.server_group import START_US, Lost, ServerGroup, outcome, outcomes
 from harness.virtual_time import in_virtual_time
 from sidecar.core.fleet.members import Member, MemberList
-from sidecar.core.fleet.records import CullOutcome
-from sidecar.core.types import CauseTrial, Denied, Entry, Fleet, Granted, Hold, Presence, Unknown
+from sidecar.core.types import Denied, Entry, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.store.budget import DECISION_LIMIT_S, MAX_ATTEMPTS, MAX_PAUSE_S, Counter, FleetBudget
 from sidecar.store.protocol import Changes, Over, Write
 
 GATED = replace(WINDOW_ONLY, trial=True, refund_max=0)
 SAFE = replace(WINDOW_ONLY, after_loss_wait=True)
 START_S = START_US / S
-CAUSES = {"gone": "cache", "killed": "redis", "stuck": "redis", "well": "", "new1": "", "new2": ""}
 SETTLED_S = 20.0
 """Time until a new server has had beats of the whole fleet."""
 
@@ -258,30 +256,6 @@ async def cull(group: ServerGroup, name: str, life: str = "1") -> None:
     await budget.beat(down(name, life=life, claim_id=claim_id))
 
 
-async def test_cull_that_helped_doubles_the_trial_and_gives_its_token_back() -> None:
-    group = ServerGroup(GATED, capacity="4")
-    others = {"b": suspect("b"), **{name: beat(name) for name in "xyz"}}
-    sidecars = group.sidecars(others)
-    for name, each in others.items():
-        await sidecars[name].beat(each)
-    await cull(group, "a")
-    fleet = await fleet_of(group.sidecar(), beat("z"))
-    assert (fleet.trials, fleet.used, fleet.down) == ((CauseTrial("redis", 1, 1, since=START_S),), 1, 1)
-    replacement = group.sidecar()
-    await replacement.beat(beat("a", Presence.STARTING, life="2"))
-    await replacement.beat(beat("a", life="2"))
-    for _ in range(3):
-        group.advance(20)
-        for name, each in others.items():
-            await sidecars[name].beat(each)
-        await replacement.beat(beat("a", life="2"))
-    fleet = await fleet_of(replacement, beat("a", life="2"))
-    assert (fleet.trials, fleet.helped, fleet.down) == ((CauseTrial("redis", 2, 0, since=START_S),), 1, 0)
-    fleet = await fleet_of(replacement, beat("a", life="2"))
-    assert (fleet.used, fleet.culls_by) == (0, ((CullOutcome.HELPED, "redis", 1),))
-    assert await told_of(replacement) == [("replaced", "a", ""), ("helped", "a", "")]
-
-
 async def test_replacement_by_another_name_takes_the_place_also_when_the_decision_of_its_first_beat_failed() -> None:
     group = ServerGroup(GATED)
     await cull(group, "a")
@@ -304,39 +278,6 @@ async def test_newcomer_whose_first_answer_was_lost_takes_the_place() -> None:
     assert isinstance(await newcomer.beat(beat("b", first=True)), Unknown)
     group.server.loses = {}
     assert (await fleet_of(newcomer, beat("b", first=True))).down == 0
-
-
-async def test_cause_is_free_again_after_a_killed_container_was_replaced_under_a_new_name() -> None:
-    """Its replacement came within the expiry, and was taken for that of another container, whose own came next."""
-    group = ServerGroup(terms=GATED, capacity="9")
-    fleet = group.sidecars(["gone", "killed", "stuck", "well"])
-
-    async def send_beats(**presences: Presence) -> None:
-        for name, presence in presences.items():
-            claim_id = name if presence is Presence.DOWN else ""
-            await fleet[name].beat(beat(name, presence, cause=CAUSES[name], claim_id=claim_id, first=name in added))
-            added.discard(name)
-
-    added = set(fleet)
-    up = {"stuck": Presence.WELL, "well": Presence.WELL}
-    await send_beats(gone=Presence.SUSPECT, killed=Presence.SUSPECT, **up)
-    for name in ("gone", "killed"):
-        assert outcome(await fleet[name].claim(claim(name, CAUSES[name]))) == "granted"
-    await send_beats(gone=Presence.DOWN, killed=Presence.DOWN)
-    await send_beats(gone=Presence.GONE)
-    for number in (1, 2):
-        group.advance(5)
-        name = f"new{number}"
-        fleet[name] = group.sidecar()
-        added.add(name)
-        up[name] = Presence.WELL
-        await send_beats(**up)
-    up["stuck"] = Presence.SUSPECT
-    for _ in range(12):
-        group.advance(10)
-        await send_beats(**up)
-    assert outcome(await fleet["stuck"].claim(claim("stuck"))) == "granted"
-    assert (await fleet_of(fleet["well"], beat("well"))).helped == 2
 
 
 # -- holds that the server loses ---------------------------------------------------------------------------------
@@ -496,23 +437,6 @@ async def wait_out(group: ServerGroup, sidecars: dict[str, FleetBudget], seconds
         group.advance(10)
         for name, budget in sidecars.items():
             await budget.beat(suspect(name))
-
-
-@pytest.mark.parametrize("noticed_by", ["claim", "beat"])
-async def test_data_loss_stops_grants_for_a_window_and_is_counted_once(noticed_by: str) -> None:
-    group = ServerGroup(SAFE)
-    sidecars = await fleet_with_beats(group)
-    await sidecars["a"].claim(claim("a"))
-    group.server.forget()
-    if noticed_by == "claim":
-        assert outcome(await sidecars["a"].claim(claim("a2"))) == "data_loss"
-    losses = [(await fleet_of(budget, suspect(name))).losses for name, budget in sidecars.items()]
-    assert losses == [1, 1, 1]
-    await wait_out(group, sidecars, 590)
-    assert outcome(await sidecars["b"].claim(claim("b"))) == "data_loss"
-    await wait_out(group, sidecars, 20)
-    assert outcome(await sidecars["b"].claim(claim("b"))) == "granted"
-    assert {(await fleet_of(budget, suspect(name))).losses for name, budget in sidecars.items()} == {1}
 
 
 @pytest.mark.parametrize("by_s", [3600.0, -3600.0, 3.0, -3.0], ids=str)

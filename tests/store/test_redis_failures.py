@@ -17,7 +17,6 @@ from harness.ports import free_port
 from harness.stores import (
     FRESH,
     HEARD,
-    PREFIX,
     REPLAYED,
     beat,
     claim,
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 SECRET = "s3cret/pass?word"
 TIMEOUT_S = 3.0
 """A second one of these would take longer than any pause of a busy machine."""
-GRANTS = f"{PREFIX}:grants"
 
 
 async def assert_refused_with(store: RedisStore, word: str) -> None:

@@ -361,19 +361,3 @@ def test_same_view_and_request_have_the_same_answer_and_the_view_stays_as_it_was
         assert isinstance(answer, Granted) == bool(edits.grant)
     for table, rows in ((view.culls, edits.culls), (view.leases, edits.leases), (view.holds, edits.holds)):
         assert all(table.get(name) != row for name, row in rows.items())  # only what differs is written
-
-
-def after(view: View, edits: Edits) -> View:
-    """The view once these edits are written."""
-
-    def table(rows: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
-        return {name: row for name, row in {**rows, **changes}.items() if row is not None}
-
-    return replace(
-        view,
-        state=edits.state or view.state,
-        epoch=edits.epoch or view.epoch,
-        culls=table(view.culls, edits.culls),  # type: ignore[arg-type]
-        leases=table(view.leases, edits.leases),  # type: ignore[arg-type]
-        holds=table(view.holds, edits.holds),  # type: ignore[arg-type]
-    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from harness.rule_fleet import RuleFleet, draft_of, fleet_of_size, word
+from harness.rule_fleet import draft_of, fleet_of_size, word
 from sidecar.core.fleet import gates
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import HoldRow
 from sidecar.core.fleet.view import View
-from sidecar.core.types import US_PER_S, Hold
+from sidecar.core.types import Hold
 
 SERVICE = HoldRow("ann", "deploy", 100, 100)
 ONE = HoldRow("bob", "look", 50, 250)
@@ -32,12 +32,6 @@ def test_hold_refuses_until_it_is_over(instance: str, now_us: int, shown: Hold |
     found = draft.hold_on(instance)
     assert (found[1].shown(found[0]) if found else None) == shown
     assert gates.by_hold(draft, instance) == (GateRefusal("hold", wait_us) if shown else None)
-
-
-def held() -> RuleFleet:
-    it = fleet_of_size(10)
-    assert it.hold() == Hold("ada", "look", it.now_us / US_PER_S + 60)
-    return it
 
 
 def test_hold_of_one_instance_leaves_the_others_alone() -> None:
