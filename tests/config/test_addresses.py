@@ -12,6 +12,7 @@ from sidecar.config import addresses
         ("0.0.0.0:0", "0.0.0.0:0"),
         ("[0:0:0:0:0:0:0:0]:65535", "[::]:65535"),
         ("node-1.example.org:1", "node-1.example.org:1"),
+        ("h." * 126 + "h:1", "h." * 126 + "h:1"),
     ],
 )
 def test_a_listen_address_has_one_normal_form(written: str, normal: str) -> None:
@@ -22,7 +23,7 @@ def test_a_listen_address_has_one_normal_form(written: str, normal: str) -> None
     "written",
     [
         *("", "9180", ":9180", "host", "host:", "host:http", "host:-1", "host:65536", "host: 1", "host:٣", "off"),
-        *("::1:80", "[::1]", "[127.0.0.1]:80", "[zz]:80", "256.0.0.1:80", "1.2.3:80"),
+        *("::1:80", "[::1:80", "::1]:80", "[::1]", "[127.0.0.1]:80", "[zz]:80", "256.0.0.1:80", "1.2.3:80"),
         *("*:80", "-host:80", "ho st:80", "http://host:80"),
     ],
 )
