@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import resource
 import subprocess
-import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
 
-NS_PER_S: Final = 1_000_000_000
-_PRIORITY: Final = 50
-_TOP: Final = Path(__file__).parents[2]
+_PRIORITY = 50
 
 
 @contextmanager
@@ -31,33 +29,46 @@ def on_cores(cores: set[int]) -> Iterator[None]:
 
 
 @contextmanager
-def with_priority() -> Iterator[bool]:
-    """Run before every ordinary process of the same core, if that is allowed (root); whether it is."""
+def with_priority() -> Iterator[None]:
+    """Run before every ordinary process of the same core, if that is allowed (root)."""
     before = os.sched_getscheduler(0), os.sched_getparam(0)
-    try:
+    with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
-    except OSError:
-        yield False
-        return
     try:
-        yield True
+        yield
     finally:
         os.sched_setscheduler(0, *before)
 
 
-def cpu_ns(pid: int) -> int:
-    """CPU time in nanoseconds of all current threads; ``cpu_ticks_s`` is too coarse for a minute."""
-    total = 0
+def cpu_s(pid: int) -> float:
+    """CPU time in seconds of all current threads; ``/proc/PID/stat`` counts in ticks of 10 ms."""
+    total_ns = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError):
-            total += int((task / "schedstat").read_text().split()[0])
-    return total
+            total_ns += int((task / "schedstat").read_text().split()[0])
+    return total_ns / 1e9
 
 
-def cpu_ticks_s(pid: int) -> float:
-    """CPU time in seconds, user and system, in steps of a clock tick (10 ms)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_of_ended_children_s() -> float:
+    """CPU time in seconds of all children that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def rss_mib(pid: int) -> float:
+    """Resident memory now: all mapped pages, shared or not."""
+    return _mib(pid, "VmRSS")
+
+
+def peak_mib(pid: int) -> float:
+    """The most resident memory since its start."""
+    return _mib(pid, "VmHWM")
+
+
+def _mib(pid: int, name: str) -> float:
+    found = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found
+    return int(found[1]) / 1024
 
 
 class Neighbours:
@@ -79,44 +90,13 @@ def _others_s() -> float:
     return busy - sum(os.times()[:4])
 
 
-def rss_mib(pid: int) -> float:
-    """Resident memory: all mapped pages, shared or not."""
-    return _kib(Path(f"/proc/{pid}/status"), "VmRSS:") / 1024
-
-
-def pss_mib(pid: int) -> float:
-    """Proportional memory: a page shared by n processes counts for 1/n. Needs the same user."""
-    return _kib(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") / 1024
-
-
-def _kib(file: Path, name: str) -> int:
-    return next(int(line.split()[1]) for line in file.read_text().splitlines() if line.startswith(name))
-
-
-def today() -> str:
-    """The date, in UTC."""
-    return datetime.now(UTC).date().isoformat()
-
-
-def described() -> str:
-    """Machine, interpreter, libraries and commit, in one line."""
-    options = str(sysconfig.get_config_var("CONFIG_ARGS"))
-    build = "PGO" if "--enable-optimizations" in options else "no PGO"
+def described(tree: Path) -> str:
+    """Date, machine, interpreter, libraries and commit, in one line."""
     libraries = ", ".join(f"{name} {version(name)}" for name in ("aiohttp", "redis", "prometheus-client"))
+    command = ["git", "-C", str(tree), "describe", "--always", "--dirty"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    processor = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     return (
-        f"{os.cpu_count()} cores of {_processor()}, Linux {platform.release()}, "
-        f"Python {platform.python_version()} ({build}), {libraries}, commit {_commit()}"
+        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores of {processor[1] if processor else platform.machine()}, "
+        f"Linux {platform.release()}, Python {platform.python_version()}, {libraries}, commit {commit}"
     )
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
-
-
-def _commit() -> str:
-    command = ["git", "-C", str(_TOP), "describe", "--always", "--dirty"]
-    with suppress(OSError):
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
-    return "unknown"

@@ -1,170 +1,184 @@
-"""The parts that every benchmark uses: servers on one core, clients on another, and alternating rounds."""
+"""The parts that every benchmark uses: checkouts, their daemons on one core, clients on another, rounds in turn."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Final
 
 from bench import machine, wire
-from bench.load import Order, Tally
-from harness.child import Child, python_env
+from harness.child import Child
 from harness.children import Children
 from harness.ports import free_port
 from harness.redis_server import RedisServer
 from harness.sidecar import Setting, Sidecar
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-T = TypeVar("T")
-C = TypeVar("C", bound=Child)
-
 NEVER: Final = 1_000_000_000
 """An error limit that no benchmark reaches."""
 
+JSON_ERROR: Final = json.dumps({"kind": "redis", "message": "timeout after 3.2 s while asking 10.1.2.3:6379"})
 
-class Baseline(Child):
-    """A server of ``servers.py``. ``beyond`` is its unix socket or the URL of its Redis."""
 
-    def __init__(self, directory: Path, server: str, beyond: str = "") -> None:
-        super().__init__(f"baseline-{server}", directory)
-        self._server = server
-        self._beyond = beyond
-        self.port = free_port()
+_OF_0_2: Final[dict[str, Setting]] = {"never_last": "false", "scrape_timeout": "150ms"}
+"""Settings that 0.3 does not have, as it acts."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A checkout whose daemon is measured."""
+
+    name: str
+    path: Path
 
     @property
-    def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self.port
+    def settings(self) -> dict[str, Setting]:
+        """Settings that only this checkout needs."""
+        is_0_2 = "NEVER_LAST" in (self.path / "deploy" / "settings.md").read_text()
+        return _OF_0_2 if is_0_2 else {}
+
+    def env(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """An environment in which Python finds this checkout, and keeps its bytecode as an installed one does."""
+        kept = {name: value for name, value in environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**kept, "PYTHONPATH": str(self.path)}
+
+
+class Daemon(Sidecar):
+    """The daemon of a checkout; without a state directory unless one is given."""
+
+    def __init__(self, tree: Tree, directory: Path, name: str, **settings: Setting) -> None:
+        super().__init__(
+            directory, f"{name}-{tree.name}", **{"state_dir": "", "log_level": "warning", **tree.settings, **settings}
+        )
+        self.tree = tree
+
+    def _env(self) -> dict[str, str]:
+        return self.tree.env(super()._env())
+
+    def await_answer(self, path: str, status: int = 200) -> float:
+        """Poll ``path`` on new connections until it answers so; the time of the answer (``perf_counter``)."""
+        request, ends_at = wire.request("GET", path, close=True), time.monotonic() + 30
+        while self.alive and time.monotonic() < ends_at:
+            try:
+                if wire.status(wire.ask_once(self.address("public"), request)) == status:
+                    return time.perf_counter()
+            except OSError:
+                time.sleep(0.0005)
+        raise RuntimeError(f"no {status} at {path}\n{self.shown()}")
+
+
+class Baseline(Child):
+    """The server of ``stock.py``."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("baseline", directory)
+        self.port = free_port()
 
     def _command(self) -> list[str]:
-        script = str(Path(__file__).with_name("servers.py"))
-        return [sys.executable, script, self._server, f"127.0.0.1:{self.port}", self._beyond]
+        return [sys.executable, str(Path(__file__).with_name("stock.py")), str(self.port)]
 
     def _is_ready(self) -> bool:
-        wire.connect(self.address).close()
+        wire.connect(("127.0.0.1", self.port)).close()
         return True
 
 
 @dataclass
 class Rig:
-    """Starts servers on the servers' core, and stops them with ``close``.
-
-    ``quick``: short rounds, for development. ``notes``: the notes below the table.
-    """
+    """Starts daemons on the servers' core, and stops them with ``close``."""
 
     directory: Path
-    quick: bool = False
-    notes: list[str] = field(default_factory=list)
+    trees: Sequence[Tree]
+    is_quick: bool = False
     _children: Children = field(default_factory=Children)
+    _started: int = 0
 
     def __post_init__(self) -> None:
         cores = sorted(os.sched_getaffinity(0))
-        self.all_cores = set(cores)
-        self.server_cores = {cores[0]}
-        self.client_cores = {cores[-1]}
-        if len(cores) == 1:
-            self.notes.append("Only one core: client and server share it, so no figure here means much.")
-        os.sched_setaffinity(0, self.client_cores)
+        self.all_cores, self.server_core, self.client_core = set(cores), {cores[0]}, {cores[-1]}
+        os.sched_setaffinity(0, self.client_core)
 
     @property
     def rounds(self) -> int:
-        return 3 if self.quick else 5
+        """The number of rounds of a figure."""
+        return 2 if self.is_quick else 5
 
-    def sidecar(self, name: str, **settings: Setting) -> Sidecar:
-        """A daemon, not started; without a state directory unless one is given."""
-        return self._children.adopt(Sidecar(self.directory, name, **{"state_dir": "", **settings}))
+    def daemon(self, tree: Tree, name: str, **settings: Setting) -> Daemon:
+        """A daemon, not started."""
+        self._started += 1
+        return self._children.adopt(Daemon(tree, self.directory, f"{name}{self._started}", **settings))
 
-    def baseline(self, server: str, beyond: str = "") -> Baseline:
-        """A server of ``servers.py``, not started."""
-        return self._children.adopt(Baseline(self.directory, server, beyond))
+    def start(self, tree: Tree, name: str, **settings: Setting) -> Daemon:
+        """A daemon on the servers' core, ready."""
+        daemon = self.daemon(tree, name, **settings)
+        with self.on_server_core():
+            daemon.launch()
+        daemon.await_answer("/livez")
+        return daemon
 
-    def start(self, child: C) -> C:
-        """Start it on the servers' core, and return it once it is ready."""
-        with self.on_server_cores():
-            child.start()
-        return child
+    def stock(self) -> Baseline:
+        """Stock aiohttp on the servers' core, ready."""
+        with self.on_server_core():
+            return self._children.adopt(Baseline(self.directory)).start()
 
-    def on_server_cores(self) -> AbstractContextManager[None]:
-        return machine.on_cores(self.server_cores)
+    def on_server_core(self) -> AbstractContextManager[None]:
+        """Start processes on the servers' core meanwhile."""
+        return machine.on_cores(self.server_core)
 
     @cached_property
     def redis(self) -> RedisServer:
         """A real Redis, on the clients' core."""
         return self._children.adopt(RedisServer(self.directory)).start()
 
-    def load(self, address: wire.Address, request: bytes, status: int, **how: Any) -> Loading:
-        """A warm load generator on the clients' core; ``Order`` has the options."""
-        order = Order(address, request.decode(), status, **{"connections": 32, "rate": 0, "warmup_s": 0.3, **how})
-        return Loading(order)
-
-    def worker(self, module: str, *arguments: str) -> Any:
-        """What ``python -m bench.<module>`` prints as JSON, on the servers' core."""
-        with self.on_server_cores():
-            command = [sys.executable, "-m", f"bench.{module}", *arguments]
-            done = subprocess.run(command, check=True, capture_output=True, env=python_env(), timeout=120)
-        return json.loads(done.stdout)
+    def in_turn(self, measure: Callable[[Tree], float], rounds: int = 0) -> dict[str, list[float]]:
+        """Measure the checkouts A B A B, so that other load of the machine affects all alike; the samples of each."""
+        samples: dict[str, list[float]] = {tree.name: [] for tree in self.trees}
+        for _ in range(rounds or self.rounds):
+            for tree in self.trees:
+                samples[tree.name].append(measure(tree))
+        return samples
 
     def close(self) -> None:
+        """Stop everything."""
         self._children.stop()
 
 
-class Loading:
-    """A running load generator; leaving the context ends it."""
-
-    def __init__(self, order: Order) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.load", json.dumps(asdict(order))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=python_env(),
-        )
-
-    def __enter__(self) -> Self:
-        if self._line() != "ready":
-            raise RuntimeError("the load generator did not get warm")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close_input()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(5)
-
-    def tally(self) -> Tally:
-        """Wait for the end of the load; the tally."""
-        return Tally(**json.loads(self._line()))
-
-    def stop(self) -> Tally:
-        """End the load now; the tally."""
-        self._close_input()
-        return self.tally()
-
-    def _close_input(self) -> None:
-        assert self._process.stdin
-        self._process.stdin.close()
-
-    def _line(self) -> str:
-        assert self._process.stdout
-        return self._process.stdout.readline().decode().strip()
+# -- wrk and ab ---------------------------------------------------------------------------------------------------
 
 
-def alternate(rounds: int, *measures: Callable[[], T]) -> Iterator[tuple[T, ...]]:
-    """Measure in turn, A B A B, so that other load of the machine affects all alike."""
-    for _ in range(rounds):
-        yield tuple(measure() for measure in measures)
+def post_script(directory: Path) -> Path:
+    """A script that makes wrk report errors."""
+    path = directory / "post.lua"
+    path.write_text(
+        f'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\nwrk.body = {json.dumps(JSON_ERROR)}\n'
+    )
+    return path
 
 
-def medians(rounds: Sequence[tuple[float, ...]]) -> list[float]:
-    """The median of each column."""
-    return [median(column) for column in zip(*rounds, strict=True)]
+def wrk(url: str, connections: int, seconds: float, script: Path | None = None) -> list[str]:
+    """The command of a load by kept connections, each with one request in flight."""
+    options = ["-s", str(script)] if script else []
+    return ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", *options, url]
+
+
+def rate(command: Sequence[str]) -> float:
+    """The requests a second of a load. Raises RuntimeError if one of them failed."""
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if failures := failed(text):
+        raise RuntimeError(f"{' '.join(command)}: {failures}")
+    found = re.search(r"Requests/sec:\s+([\d.]+)", text)
+    assert found, text
+    return float(found[1])
+
+
+def failed(text: str) -> str:
+    """What wrk or ab says of requests that failed; empty if none did."""
+    found = re.findall(r"(Socket errors:.*|Non-2xx.*|Failed requests:\s+[1-9].*)", text)
+    return "; ".join(re.sub(r"\s+", " ", words) for words in found)

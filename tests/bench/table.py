@@ -1,21 +1,20 @@
-"""Figures against their baselines and targets: the arithmetic, and the markdown table."""
+"""Figures with their limits: the arithmetic, and the lines of the table."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-BEGIN: Final = "<!-- results: begin -->"
-END: Final = "<!-- results: end -->"
-HEAD: Final = ("figure", "sidecar", "baseline", "ratio", "target", "result", "reason of a miss")
+NOW: Final = "now"
+BEFORE: Final = "before"
 
 
 @dataclass(frozen=True)
-class Target:
-    """The target of a figure, as text and as a predicate of its row."""
+class Limit:
+    """The limit of a figure, in words and as a predicate of its row."""
 
     text: str
     holds: Callable[[Row], bool]
@@ -23,112 +22,95 @@ class Target:
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of the sidecar, that of the baseline in the same run, and the target, if there is one."""
+    """One figure: its samples by checkout, those of a baseline in the same run, and its limit, if there is one."""
 
     figure: str
     unit: str
-    ours: float
-    baseline: float | None = None
-    target: Target | None = None
+    samples: Mapping[str, Sequence[float]]
+    limit: Limit | None = None
+    baseline: Sequence[float] = ()
+    of: Callable[[Sequence[float]], float] = field(default=median)
+    """What the figure is of its samples."""
+
+    note: str = ""
 
     @property
-    def ratio(self) -> float | None:
-        """The figure divided by the baseline."""
-        return self.ours / self.baseline if self.baseline else None
+    def now(self) -> float:
+        """The figure of this checkout."""
+        return self.of(self.samples[NOW])
 
     @property
-    def result(self) -> str:
-        """``met`` or ``MISSED``; empty where there is no target."""
-        if self.target is None:
+    def ratio(self) -> float:
+        """The figure of this checkout, divided by that of the baseline."""
+        return self.now / self.of(self.baseline)
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the figure keeps to its limit; None without one."""
+        return self.limit.holds(self) if self.limit else None
+
+    def markdown(self, columns: Sequence[str]) -> str:
+        """The line of the table; ``columns``: the checkouts."""
+        cells = [self._cell(self.samples.get(column, ())) for column in columns]
+        ratio = f", x {number(self.ratio)}" if self.baseline else ""
+        result = {None: "", True: "met", False: "**MISSED**"}[self.is_met]
+        limit = self.limit.text if self.limit else ""
+        words = (f"{self.figure}, {self.unit}", self._cell(self.baseline), *cells)
+        return f"| {' | '.join(words)}{ratio} | {limit} | {' '.join(filter(None, (result, self.note)))} |"
+
+    def _cell(self, samples: Sequence[float]) -> str:
+        if not samples:
             return ""
-        return "met" if self.target.holds(self) else "**MISSED**"
+        spread = f" ({number(min(samples))} to {number(max(samples))})" if len(samples) > 1 else ""
+        return number(self.of(samples)) + spread
 
 
-def at_most(limit: float, unit: str) -> Target:
-    """An upper bound of the figure."""
-    return Target(f"<= {number(limit)} {unit}", lambda row: row.ours <= limit)
+def head(columns: Sequence[str]) -> str:
+    """The first two lines of the table."""
+    names = ("figure", "baseline", *columns, "limit", "result")
+    return f"| {' | '.join(names)} |\n|{' --- |' * len(names)}"
 
 
-def below(limit: float, unit: str) -> Target:
-    """An upper bound that must not be reached."""
-    return Target(f"< {number(limit)} {unit}", lambda row: row.ours < limit)
+def at_most(limit: float) -> Limit:
+    """An absolute limit."""
+    return Limit(f"<= {number(limit)}", lambda row: row.now <= limit)
 
 
-def at_least_of_baseline(share: float) -> Target:
-    """A lower bound of the ratio."""
-    return Target(f"ratio >= {number(share)}", lambda row: row.ratio is not None and row.ratio >= share)
+def at_most_of_baseline(share: float) -> Limit:
+    """At most this part of the baseline."""
+    return Limit(f"<= {number(share)} x", lambda row: row.ratio <= share)
 
 
-def at_most_of_baseline(share: float) -> Target:
-    """An upper bound of the ratio."""
-    return Target(f"ratio <= {number(share)}", lambda row: row.ratio is not None and row.ratio <= share)
+def at_least_of_baseline(share: float) -> Limit:
+    """At least this part of the baseline."""
+    return Limit(f">= {number(share)} x", lambda row: row.ratio >= share)
+
+
+def not_worse(tolerance: float = 1.05) -> Limit:
+    """Not worse than before, with some tolerance for chance; met where nothing is beside this checkout."""
+
+    def holds(row: Row) -> bool:
+        return BEFORE not in row.samples or row.now <= tolerance * row.of(row.samples[BEFORE])
+
+    return Limit("not more than before", holds)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least ``percent`` of all values do not exceed (nearest rank)."""
+    """The nearest rank. Raises ValueError without values."""
     if not values:
-        raise ValueError("no values, no percentile")
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+        raise ValueError("no values")
+    return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
 
 
-def spread(values: Sequence[float]) -> str:
-    """The median, with minimum and maximum in brackets."""
-    return f"{number(median(values))} ({number(min(values))} to {number(max(values))})"
+def p99(values: Sequence[float]) -> float:
+    """The 99th percentile."""
+    return percentile(values, 99)
 
 
 def number(value: float) -> str:
-    """Three significant digits, no decimals from 100 on, and commas between thousands."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
-    text = f"{value:,.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def markdown(rows: Sequence[Row], reasons: Mapping[str, str]) -> str:
-    """The table; ``reasons`` by figure stay while the figure is missed."""
-    lines = [_line(HEAD), _line(["---"] * len(HEAD))]
-    for row in rows:
-        missed = "MISSED" in row.result
-        lines.append(_line([*_cells(row), reasons.get(row.figure, "") if missed else ""]))
-    return "\n".join(lines)
-
-
-def _cells(row: Row) -> list[str]:
-    return [
-        row.figure,
-        f"{number(row.ours)} {row.unit}",
-        "" if row.baseline is None else f"{number(row.baseline)} {row.unit}",
-        "" if row.ratio is None else number(row.ratio),
-        row.target.text if row.target else "",
-        row.result,
-    ]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def reasons(page: str) -> dict[str, str]:
-    """The reasons in the table of this page, by figure."""
-    found = {}
-    for line in _between(page)[1].splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if len(cells) == len(HEAD) and cells[-1] and cells[0] != HEAD[0] and set(cells[-1]) != {"-"}:
-            found[cells[0]] = cells[-1]
-    return found
-
-
-def with_results(page: str, results: str) -> str:
-    """The page with these results between its two markers; ValueError without them."""
-    before, _, after = _between(page)
-    return f"{before}{BEGIN}\n{results}\n{END}{after}"
-
-
-def _between(page: str) -> tuple[str, str, str]:
-    before, begin, rest = page.partition(BEGIN)
-    results, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page needs {BEGIN} and {END}")
-    return before, results, after
+    """Three significant digits, with commas between thousands."""
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:.3g}"
