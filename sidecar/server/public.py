@@ -4,7 +4,7 @@ It takes GET, HEAD and OPTIONS without a body, one request of a connection at a 
 the client has sent more behind its request. Connections are read and written on their sockets, also with TLS. A flood
 is made of new connections, and asyncio's transport would cost more than the answer; with TLS it would hold 256 KiB.
 
-The bounds: ``most`` connections are open; the next one takes the place of that which has been silent for longest, of
+The bounds: ``most`` connections are open, with TLS half of them; the next one takes the place of that which has been silent for longest, of
 the address that has most of them. Four fifths may stay open after their answer. A client has ``SLOW_S`` seconds to send
 a head, or to read an answer, and ``IDLE_S`` between two requests. A turn ends after ``TURN_S``.
 """
@@ -78,8 +78,8 @@ class PublicServer:
         self._on_failure = on_failure
         self._gate = gate
         self._tls = tls
-        self._most = most
-        self._kept = most * 4 // 5
+        self._most = most // 2 if tls else most  # a handshake that is not finished takes up to 60 KiB
+        self._kept = self._most * 4 // 5
         self._epoll = select.epoll()
         self._ready: list[tuple[int, int]] = []
         self._listening: list[socket.socket] = []

@@ -480,7 +480,7 @@ def _hello() -> bytes:
 async def test_handshakes_that_one_address_does_not_finish_keep_no_other_out(
     files: Files, observed: Observed, hello: bytes
 ) -> None:
-    async with public_door(observed, tls=files.tls(), most=40) as server, AsyncExitStack() as held:
+    async with public_door(observed, tls=files.tls(), most=80) as server, AsyncExitStack() as held:
         kept = await held.enter_async_context(await _connect(server))
         assert (await kept.ask(UP)).status == 200
         for _ in range(200):
