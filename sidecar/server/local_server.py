@@ -206,7 +206,10 @@ class LocalServer:
             self._on_refusal(error.word)
             if error.status == HTTPStatus.UNAUTHORIZED:
                 await asyncio.sleep(WRONG_TOKEN_S)
-            return web.json_response({"error": str(error)}, error.status, error.headers)
+            response = web.json_response({"error": str(error)}, error.status, error.headers)
+            if error.word == "upgrade":  # what follows is no HTTP, and aiohttp would keep all of it
+                response.force_close()
+            return response
         except HTTPException as error:
             word, sentence = _refusal(request, error)
             self._on_refusal(word)

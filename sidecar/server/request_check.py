@@ -49,6 +49,8 @@ class RequestCheck:
 
     async def check(self, request: web.BaseRequest) -> None:
         """Raise ``HttpError`` for a request that is not permitted."""
+        if hdrs.UPGRADE in request.headers:
+            raise web.HttpError(HTTPStatus.BAD_REQUEST, "upgrade", "Upgrade: no other protocol is spoken here")
         _check_origin(request)
         if not self._is_remote:
             _check_host(request)

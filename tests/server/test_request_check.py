@@ -170,3 +170,10 @@ async def test_unix_socket_takes_any_host_needs_no_token_and_names_the_user(run_
         assert (await wire.ask(post("/errors", b"", "Origin: http://evil.example"))).status == 403
     async with serving(ROUTES, Observed()) as server, await RawConnection.to(server) as wire:
         assert (await wire.ask(post("/hold"))).json() == {"origin": "over TCP from 127.0.0.1"}
+
+
+async def test_no_other_protocol_is_spoken() -> None:
+    async with serving(ROUTES, observed := Observed()) as server, await RawConnection.to(server) as wire:
+        assert (await wire.ask(get("/why", "Connection: Upgrade", "Upgrade: websocket"))).status == 400
+        await wire.rest()  # the connection ends
+    assert observed.words == ["upgrade"]
