@@ -4,9 +4,10 @@ It takes GET, HEAD and OPTIONS without a body, one request of a connection at a 
 the client has sent more behind its request. Connections are read and written on their sockets, also with TLS. A flood
 is made of new connections, and asyncio's transport would cost more than the answer; with TLS it would hold 256 KiB.
 
-The bounds: ``most`` connections are open, with TLS half of them; the next one takes the place of that which has been silent for longest, of
-the address that has most of them. Four fifths may stay open after their answer. A client has ``SLOW_S`` seconds to send
-a head, or to read an answer, and ``IDLE_S`` between two requests. A turn ends after ``TURN_S``.
+The bounds: ``most`` connections are open, with TLS half of them; the next one takes the place of that which has been
+silent for longest, of the address that has most of them. Four fifths may stay open after their answer. A client has
+``SLOW_S`` seconds to send a head, or to read an answer, and ``IDLE_S`` between two requests. A turn ends after
+``TURN_S``.
 """
 
 from __future__ import annotations
