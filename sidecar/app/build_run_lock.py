@@ -27,6 +27,7 @@ def _modules(config: Config) -> list[str]:
     """Return the modules that the sidecar would otherwise import at their first use."""
     return [
         "encodings.idna",  # for the address of a listener
+        "importlib.readers",  # for the files of the page
         *(["sidecar.store.redis", "sidecar.store.redis_client"] if config.redis.redis_url else ["sidecar.store.alone"]),
         *(["sidecar.app.build_datagrams"] if config.statsd.has_sockets else []),
         *(["sidecar.app.build_scraper"] if config.scrape.scrape_url else []),

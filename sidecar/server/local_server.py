@@ -34,8 +34,8 @@ CLOSE_S: Final = 1.0
 """Time for responses under way when the listener closes."""
 
 LINE_LIMIT: Final = 8 * 1024
-ACCEPTS: Final = 128
-"""Connections that wait to be accepted, and that are accepted in one turn of the loop."""
+ACCEPTS: Final = 8
+"""Connections that are accepted in one turn of the loop: they are counted only in the next one."""
 
 HANDSHAKES: Final = 32
 """Maximum number of unfinished TLS handshakes; other connections wait in the backlog."""
@@ -132,6 +132,7 @@ class LocalServer:
         if tls is None:
             loop = asyncio.get_running_loop()
             self._servers.append(await loop.create_server(self._connection, sock=opened, backlog=ACCEPTS))
+            opened.listen(BACKLOG)  # the queue of the system may be longer than what is accepted at once
         else:
             opened.setblocking(False)  # noqa: FBT003 - positional only
             opened.listen(BACKLOG)

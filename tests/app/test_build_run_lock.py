@@ -20,7 +20,7 @@ EVERYTHING = {
 }
 
 
-@pytest.mark.parametrize(("settings", "count"), [({}, 2), (EVERYTHING, 6)], ids=["nothing", "everything"])
+@pytest.mark.parametrize(("settings", "count"), [({}, 3), (EVERYTHING, 7)], ids=["nothing", "everything"])
 def test_standby_imports_the_modules_that_its_configuration_needs(settings: dict[str, str], count: int) -> None:
     modules = build_run_lock._modules(load(settings, {}))
     assert len(modules) == count
