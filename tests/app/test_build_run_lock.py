@@ -26,7 +26,7 @@ def test_standby_imports_the_modules_that_its_configuration_needs(settings: dict
     assert len(modules) == count
     assert ("sidecar.store.redis_client" in modules) is ("redis_url" in settings)
     assert [name for name in modules if find_spec(name) is None] == []
-    assert all(name.startswith(("sidecar.", "encodings.")) for name in modules)
+    assert all(name.startswith(("sidecar.", "encodings.", "importlib.")) for name in modules)
 
 
 @pytest.mark.parametrize(("standby", "shown"), [("true", {"arbiter_standby_ready"}), ("false", set())])
