@@ -14,9 +14,8 @@ from sidecar.cli.parameters import Command, invocation
 from sidecar.config import load as loading
 from sidecar.config.former import former
 from sidecar.config.load import SettingsError, load
-from sidecar.config.settings import Config
+from sidecar.config.settings import PREFIX, Config
 from sidecar.config.shown import ADVANCED, FIRST, table
-from sidecar.config.sources import PREFIX
 
 
 @cache

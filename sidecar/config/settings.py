@@ -7,7 +7,7 @@ stay text. Durations are seconds; ``""`` is a text that was not set.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from sidecar.config.addresses import OFF, listed
 from sidecar.config.rollout import ALL, ALONE, SHADOW, own_mode
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
         WebUrl,
     )
     from sidecar.config.rollout import Mode
+
+PREFIX: Final = "ARBITER_"
+"""With this the name of each setting begins in the environment."""
 
 
 class IdentityConfig(NamedTuple):

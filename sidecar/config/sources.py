@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.config.addresses import path as checked_path
 from sidecar.config.former import former
+from sidecar.config.model import in_environment
+from sidecar.config.settings import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-
-PREFIX = "ARBITER_"
 
 # Variables that sidecar.client reads in the app. One environment file may serve the app and the sidecar.
 APP_VARIABLES = frozenset({"ARBITER_APP_START"})
@@ -76,9 +76,8 @@ def read(names: Collection[str], flags: Mapping[str, str], environ: Mapping[str,
 
     ``names``: all settings.
     """
+    env = in_environment(environ)
     problems = _unknown_variables(names, environ)
-    # Job files and units leave a setting out with an empty variable.
-    env = {name: value for name in names if (value := environ.get(variable(name)))}
     path = flags.get("config", env.get("config"))
     file = _file({*names} - {"config"}, path, problems) if path else {}
     preset = str(ChainMap(dict(flags), env, file).get("preset", ""))

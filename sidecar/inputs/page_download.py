@@ -54,7 +54,7 @@ class _UnixReads(_SmallReads, UnixConnector):
 
 
 def _tls_socket(address: AddrInfoType) -> socket.socket:
-    """Make a socket with a small buffer: TLS reads what the kernel holds, up to 256 KiB, and decrypts it in one turn."""
+    """Make a socket with a small buffer: TLS decrypts all that the kernel holds, up to 256 KiB, in one turn."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, READ_BYTES)

@@ -30,8 +30,8 @@ PAGE_FILES: Final = frozenset({"/", "/page", "/page.css", "/page.js"})
 
 PAGE_DATA: Final = frozenset({"/page/state", "/page/hold"})
 ORDERS: Final = frozenset({"/hold", "/page/hold", "/cull", "/revive"})
-LOCAL_TOKEN: Final = "Authorization: orders over TCP take Bearer and the token in the file of ARBITER_TOKEN_FILE"
-REMOTE_TOKEN: Final = "Authorization: takes Bearer and the token"
+LOCAL_TOKEN: Final = "Authorization: orders over TCP take Bearer and the token in the file of ARBITER_TOKEN_FILE"  # noqa: S105 - a sentence
+REMOTE_TOKEN: Final = "Authorization: takes Bearer and the token"  # noqa: S105 - a sentence
 _CREDENTIALS: Final = struct.Struct("3i")
 """``struct ucred`` of unix(7): process, user, group."""
 

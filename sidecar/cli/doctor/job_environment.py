@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sidecar.cli.doctor.jobspec import Group, Task
 from sidecar.config import sources
 from sidecar.config.load import SettingsError, load
-from sidecar.config.settings import Config
+from sidecar.config.settings import PREFIX, Config
 
 _REDIS: Final = "ARBITER_REDIS_URL"
 _REDIS_SAMPLE: Final = "redis://redis.internal"
@@ -34,7 +34,7 @@ _OF_PORT: Final = re.compile(r"NOMAD_(?:HOST_)?(PORT|ADDR|IP)_(\w+)")
 # Files of the allocation, which are not on this machine.
 _FILES: Final = re.compile(r"ARBITER_(CONFIG|ACTION_COMMAND|CULL_HOOK|WEBHOOK_TEMPLATE|(\w+_)?(FILE|CERT|KEY|CA)):?\b")
 _ABOUT_OTHERS: Final = re.compile(r"needs |missing|has to go|unknown setting|is called|COMMAND: cannot")
-_VARIABLE: Final = re.compile(rf"{sources.PREFIX}[A-Z_]+")
+_VARIABLE: Final = re.compile(rf"{PREFIX}[A-Z_]+")
 
 
 class JobEnvironment(NamedTuple):
@@ -103,7 +103,7 @@ def _without(environ: Mapping[str, str], problems: list[str], samples: Mapping[s
         elif name in environ:
             rest.pop(name, None)
         else:  # what is missing cannot be left out, but what needs it
-            family = name[: name.find("_", len(sources.PREFIX)) + 1]
+            family = name[: name.find("_", len(PREFIX)) + 1]
             of_family = [each for each in environ if family and each.startswith(family)]
             for each in [each for each in others if each in environ] or of_family:
                 rest.pop(each, None)

@@ -17,7 +17,7 @@ from sidecar.cli.doctor.job_environment import JobEnvironment
 from sidecar.cli.doctor.jobspec import Check, Group, Task
 from sidecar.config import addresses, sources
 from sidecar.config.rollout import ALONE
-from sidecar.config.settings import Config
+from sidecar.config.settings import PREFIX, Config
 from sidecar.runlock.durations import write
 
 NOMAD_PATH: Final = "/health/nomad"
@@ -69,7 +69,7 @@ def of_job(groups: Sequence[Group]) -> Iterator[Finding]:
 
 def _is_arbiter(task: Task) -> bool:
     names = (name for name in task.env if name not in sources.APP_VARIABLES)
-    return any(name.startswith(sources.PREFIX) for name in names) or "arbiter" in task.name
+    return any(name.startswith(PREFIX) for name in names) or "arbiter" in task.name
 
 
 def _of_settings(environment: JobEnvironment) -> Iterator[Finding]:
