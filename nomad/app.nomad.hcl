@@ -10,7 +10,7 @@ variable "app_image" {
 variable "arbiter_image" {
   type        = string
   description = "Built from deploy/Dockerfile. Give it a fixed tag: Nomad pulls `latest` at every start."
-  default     = "health-arbiter:0.2.0"
+  default     = "health-arbiter:0.3.0"
 }
 
 job "app" {

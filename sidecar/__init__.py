@@ -14,4 +14,4 @@ The way of one error, from ``POST /errors`` to the 503; ``tests/test_walk.py`` f
 10. ``server.public.PublicServer.answer`` answers the next poll from the snapshot: 503.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
