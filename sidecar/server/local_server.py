@@ -13,10 +13,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from aiohttp import hdrs
 from aiohttp.http import HttpProcessingError
-from aiohttp.web import Application, AppRunner, HTTPException, HTTPMethodNotAllowed, middleware
+from aiohttp.web import Application, AppRunner, HTTPException, HTTPMethodNotAllowed, RequestHandler, middleware
 
 from sidecar.net import web
 from sidecar.net.sockets import BACKLOG, NO_DESCRIPTOR_S, address_of, bind_tcp, bind_unix, remove_stale
@@ -44,6 +45,7 @@ HANDSHAKE_S: Final = 2.0
 WRONG_TOKEN_S: Final = 0.2
 """Delay of the response to a wrong token, against guessing. A right token has no delay."""
 
+PRODUCT: Final = "health-arbiter"
 _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -83,30 +85,32 @@ class LocalServer:
         self._answering: set[object] = set()
         """The connections whose request is being answered."""
 
-        self._runner = AppRunner(
-            self._application(),
-            shutdown_timeout=CLOSE_S,
-            access_log=None,
-            logger=_counting_logger(self._on_refusal, on_failure),
-            handler_cancellation=True,
-            keepalive_timeout=idle_s,
-            lingering_time=CLOSE_S,
-            max_line_size=LINE_LIMIT,
-            max_field_size=LINE_LIMIT,
-            read_bufsize=web.BODY_LIMIT,
-            auto_decompress=False,
-        )
+        self._bounds: dict[str, Any] = {
+            "access_log": None,
+            "logger": _counting_logger(self._on_refusal, on_failure),
+            "keepalive_timeout": idle_s,
+            "lingering_time": CLOSE_S,
+            "max_line_size": LINE_LIMIT,
+            "max_field_size": LINE_LIMIT,
+            "read_bufsize": web.BODY_LIMIT,
+            "auto_decompress": False,
+        }
+        self._runner = AppRunner(self._application(), shutdown_timeout=CLOSE_S, handler_cancellation=True)
 
     def _application(self) -> Application:
         @middleware
         async def answer(request: web.Request, handler: web.Handler) -> web.StreamResponse:
             return await self._answer(request, handler)
 
+        async def hide_versions(_request: web.Request, response: web.StreamResponse) -> None:
+            response.headers.popall(hdrs.SERVER, None)
+
         async def close(app: Application) -> None:
             app[web.CLOSING].set()
 
         app = Application(middlewares=[answer], client_max_size=web.BODY_LIMIT)
         app[web.CLOSING] = asyncio.Event()
+        app.on_response_prepare.append(hide_versions)
         app.on_shutdown.append(close)
         for path, methods in self.routes.items():
             for method, handler in methods.items():
@@ -176,7 +180,7 @@ class LocalServer:
             if idle is None:
                 return _Full()
             idle.force_close()
-        return server()
+        return _Connection(server, loop=asyncio.get_running_loop(), **self._bounds)
 
     def stop(self) -> None:
         """Close the listening sockets, and remove their files. A second call does nothing; connections stay open."""
@@ -236,6 +240,15 @@ def _refusal(request: web.BaseRequest, error: HTTPException) -> tuple[str, str]:
     if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return "too_large", f"body: larger than {web.BODY_LIMIT} bytes"
     return "path", f"path: {request.path[:100]!r} is not served here"
+
+
+class _Connection(RequestHandler):
+    """A connection whose refusals of invalid HTTP, which no signal sees, do not name the versions of the server."""
+
+    def handle_error(self, *args: Any, **kwargs: Any) -> web.StreamResponse:
+        response = super().handle_error(*args, **kwargs)
+        response.headers[hdrs.SERVER] = PRODUCT
+        return response
 
 
 class _Full(asyncio.Protocol):

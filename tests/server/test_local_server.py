@@ -126,6 +126,29 @@ async def test_what_is_not_http_is_counted_and_its_connection_closed(
     assert observed.failures == []
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        post("/errors", b"four"),
+        get("/errors", method="HEAD"),
+        get("/nowhere"),
+        get("/errors", method="DELETE"),
+        get("/errors", "Upgrade: websocket"),
+        get("/errors", "Origin: http://elsewhere"),
+        get("/fail"),
+        post("/errors", b"x" * 70_000),
+        b"GET /errors HTTP/1.1 x\r\n\r\n",
+        b"POST /errors HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+    ids=["200", "HEAD", "404", "405", "upgrade", "403", "500", "413", "not HTTP", "bad chunk"],
+)
+async def test_no_answer_names_a_version(server: LocalServer, request_: bytes) -> None:
+    async with await RawConnection.to(server) as wire:
+        answer = await wire.ask(request_)
+    assert answer.headers.get("server", "health-arbiter") == "health-arbiter"
+    assert not any(name in f"{answer.headers}{answer.body!r}".lower() for name in ("aiohttp", "python"))
+
+
 async def test_head_is_answered_as_get(server: LocalServer) -> None:
     async with await RawConnection.to(server) as wire:
         assert (await wire.ask(get("/errors", method="HEAD"))).status == 200
