@@ -1,6 +1,6 @@
 # An app and its health-arbiter in one allocation. The sidecar asks Nomad's task API to stop the allocation, which Nomad
 # then replaces. README.md says how to run it, and lists the traps. The numbers depend on one another:
-# tests/deploy/nomad_rules.py has the rules, and a test checks this file against them.
+# doctor --job knows the rules, and a test has it examine this job.
 
 variable "app_image" {
   type        = string

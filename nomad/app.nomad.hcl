@@ -1,6 +1,6 @@
 # An app and its health-arbiter in one allocation, restarted by a failing check. Take app-task-api.nomad.hcl instead if you
-# can. README.md says how to run both, and lists the traps. The numbers depend on one another: tests/deploy/nomad_rules.py
-# has the rules, and a test checks this file against them.
+# can. README.md says how to run both, and lists the traps. The numbers depend on one another: doctor --job knows
+# the rules, and a test has it examine this job.
 
 variable "app_image" {
   type        = string

@@ -6,22 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import redis
 
-from harness.binaries import find
 from harness.child import Child, NotReadyError
-from harness.children import Children, SharedServers, StartHaproxy, StartRedis, StartSidecar
+from harness.children import Children, SharedServers, StartSidecar
 from harness.fork_server import FORK_SERVER, ForkedProcess
-from harness.haproxy import Haproxy
-from harness.ports import _reserve, free_port, free_ports, is_open
-from harness.redis_server import RedisServer
+from harness.ports import _reserve, free_ports, is_open
 from harness.sidecar import command
 from harness.waiting import eventually, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.redis_server import RedisServer
 
 TESTS = Path(__file__).parent
 IDLE = "import os, signal; print('ready', os.getpid()); signal.pause()"
@@ -67,11 +67,6 @@ def test_free_ports_are_different_reserved_and_can_be_bound() -> None:
     for port in ports:
         with pytest.raises(OSError, match="in use"):
             _reserve(port)  # what another test run on this machine would do
-
-
-def test_program_outside_the_path_of_a_plain_user_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert find("ldconfig") in {"/sbin/ldconfig", "/usr/sbin/ldconfig"}
 
 
 # -- children ---------------------------------------------------------------------------------------------------------
@@ -131,15 +126,6 @@ def test_outcome_of_a_failing_test_with_a_server(
 # -- servers ----------------------------------------------------------------------------------------------------------
 
 
-def test_redis_is_the_same_by_url_and_socket_and_empty_after_a_restart(redis_server: RedisServer) -> None:
-    url = redis_server.url
-    redis_server.cli("SET", "colour", "blue")
-    with redis.Redis.from_url(url) as by_url, redis.Redis(unix_socket_path=str(redis_server.unix_socket)) as by_socket:
-        assert by_url.get("colour") == by_socket.get("colour") == b"blue"
-    redis_server.restart()
-    assert (redis_server.url, redis_server.cli("DBSIZE")) == (url, 0)
-
-
 @pytest.mark.parametrize(
     "leave_it",
     [
@@ -167,22 +153,6 @@ def test_shared_redis_is_new_for_the_next_test(
     assert server.cli("TIME")[0] == 1_700_000_000
 
 
-def test_shared_redis_goes_on_running_between_tests_that_leave_it_as_it_was(run_dir: Path, children: Children) -> None:
-    servers = SharedServers(run_dir, children)
-    first, other = servers.redis("one").pid, servers.redis("other").pid
-    assert (servers.redis("one").pid, servers.redis("other").pid) == (first, other)
-
-
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [({"maxmemory": 1}, "OOM|used memory"), ({"read_only": True}, "read only replica")],
-    ids=["out of memory", "read only"],
-)
-def test_redis_refuses_writes(options: dict[str, Any], word: str, start_redis: StartRedis) -> None:
-    with pytest.raises(redis.ResponseError, match=word):
-        start_redis(**options).cli("SET", "colour", "blue")
-
-
 def test_redis_clock_is_set_to_the_microsecond_and_stands_still(faketime_redis: RedisServer) -> None:
     for moment in (1_700_000_600.0, 1_699_999_999.999_999, 1_700_000_000.0, 1_700_000_000.000_001, 1_893_456_000.25):
         faketime_redis.set_time(moment)
@@ -190,79 +160,6 @@ def test_redis_clock_is_set_to_the_microsecond_and_stands_still(faketime_redis: 
         assert seconds * 1_000_000 + micros == round(moment * 1_000_000)
         assert faketime_redis.cli("EVAL", "return redis.call('TIME')", 0) == [str(seconds), str(micros)]
     assert [faketime_redis.cli("TIME") for _ in range(20)] == [(seconds, micros)] * 20
-
-
-def test_redis_keys_expire_by_the_set_clock_and_nothing_stays_in_shared_memory(faketime_redis: RedisServer) -> None:
-    faketime_redis.cli("SET", "colour", "blue", "EX", 600)
-    for step_s, value in ((599, "blue"), (2, None)):
-        faketime_redis.advance(step_s)
-        assert faketime_redis.cli("GET", "colour") == value
-    faketime_redis.kill()
-    assert not list(Path("/dev/shm").glob(f"*faketime*_{faketime_redis.pid}"))
-
-
-HAPROXY = """
-defaults
-  mode http
-  timeout client 5s
-  timeout server 5s
-  timeout connect 5s
-frontend front
-  bind 127.0.0.1:{port}
-  default_backend apps
-backend apps
-  server one 127.0.0.1:9
-  server two 127.0.0.1:9 disabled
-"""
-
-
-@pytest.mark.process
-def test_haproxy_shows_its_servers_and_takes_commands(haproxy: StartHaproxy) -> None:
-    port = free_port()
-    proxy = haproxy(HAPROXY.format(port=port))
-    assert is_open(port)
-    assert {key[1]: row["status"] for key, row in proxy.show_servers().items()} == {"one": "no check", "two": "MAINT"}
-    proxy.admin("enable server apps/two")
-    assert proxy.show_servers()["apps", "two"]["status"] == "no check"
-
-
-@pytest.mark.haproxy
-def test_haproxy_with_an_invalid_configuration_is_not_started(run_dir: Path) -> None:
-    proxy = Haproxy(run_dir, "backend apps\n  no-such-word\n")
-    with pytest.raises(AssertionError, match="no-such-word"):
-        proxy.start()
-    assert not proxy.alive
-
-
-@pytest.mark.process
-def test_sidecar_answers_at_all_listeners_also_after_a_restart(sidecar: StartSidecar, run_dir: Path) -> None:
-    one = sidecar("one", socket=run_dir / "one.sock", settle=0)
-    one.kill()
-    one.start()
-    assert one.health() == (200, "up\n")
-    assert one.agent_line() == "up ready 100%\n"
-    assert one.post_error(4, kind="redis") == {"state": "up"}
-    assert one.request("socket", "POST", "/errors").json() == {"state": "up"}
-    wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="the fifth error culls it")
-    assert one.metrics()['arbiter_state_changes_total{state="draining"}'] == 1
-    one.terminate()
-    assert one.wait() == 0
-    with one.log.open("a") as log:
-        log.write('garbage\n{"message": "not yet comp')
-    lines = one.log_lines()
-    assert (lines[0]["instance"], lines[-1]) == ("one", {"unparsed": "garbage"})
-
-
-@pytest.mark.process
-def test_fleet_has_its_own_settings_and_not_those_of_the_test_run(
-    sidecar: StartSidecar, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ARBITER_MODE", "enforce")
-    monkeypatch.setenv("NOMAD_ALLOC_ID", "of-the-run")
-    fleet = sidecar.fleet(3, mode="shadow")
-    assert [one.verdict()["mode"] for one in fleet] == ["shadow"] * 3
-    first = [wait_for(one.log_lines, timeout_s=60, what="the first line is written")[0] for one in fleet]
-    assert [line["instance"] for line in first] == ["n00", "n01", "n02"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import fields
 from datetime import UTC, datetime
-from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +15,15 @@ import pytest
 from harness.claims import beat, claim, down, lease, suspect
 from sidecar.app import build_store
 from sidecar.config.load import load
-from sidecar.config.settings import BudgetConfig, Config
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import Beat, CauseTrial, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
-from sidecar.store.access import Access
 from sidecar.store.budget import Counter
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
+    from sidecar.config.settings import Config
 
 TOP = Path(__file__).parents[2]
-MINUTE_US = 60_000_000
 CLAIM = Claim("shop/one/boot", "one", "boot")
 
 
@@ -56,30 +53,6 @@ def test_sidecar_without_redis_keeps_no_floor_and_loses_no_memory() -> None:
     assert found.trial
 
 
-@pytest.mark.parametrize(
-    ("flags", "field", "value"),
-    [
-        ({"budget_strategy": "previous"}, "strategy", "previous"),
-        ({"budget": "7"}, "capacity", "7"),
-        ({"budget": "12.5%"} | REDIS, "capacity", "125p"),
-        ({"budget_window": "5m"}, "window_us", 5 * MINUTE_US),
-        ({"budget_window": "90s"}, "window_us", 90_000_000),
-        ({"min_healthy": "3"} | REDIS, "min_healthy", "3"),
-        ({"min_healthy": "66.6%"} | REDIS, "min_healthy", "666p"),
-        ({"spacing": "1.5s"}, "spacing_us", 1_500_000),
-        ({"trial": "off"}, "trial", False),
-        ({"probation": "2m"}, "probation_us", 2 * MINUTE_US),
-        ({"refund": "off"}, "refund_max", -1),
-        ({"refund": "on"}, "refund_max", 0),
-        ({"budget_strategy": "previous"}, "refund_max", -1),
-        ({"after_data_loss": "continue"} | REDIS, "after_loss_wait", False),
-        ({"beat_interval": "100ms"}, "beat_us", 100_000),
-    ],
-)
-def test_every_setting_of_the_budget_is_a_term(flags: dict[str, str], field: str, value: object) -> None:
-    assert getattr(terms(**flags), field) == value
-
-
 def test_no_term_is_left_out() -> None:
     article = {"preset": "classdojo", "beat_interval": "20s", "probation": "1s", "budget": "9", "budget_window": "5m"}
     found = terms(**article, **REDIS)
@@ -89,12 +62,6 @@ def test_no_term_is_left_out() -> None:
         if getattr(found, field.name) == getattr(FleetSettings(), field.name)
     }
     assert untouched == {"spacing_us", "refund_max"}
-
-
-@pytest.mark.parametrize(("budget", "capacity"), [("7", 7), ("5%", nan)])
-def test_capacity_is_known_beforehand_unless_it_depends_on_the_fleet(budget: str, capacity: float) -> None:
-    known = build_store.known_capacity(BudgetConfig(budget=budget))
-    assert known == pytest.approx(capacity, nan_ok=True)
 
 
 # -- the address of Redis -----------------------------------------------------------------------------------
@@ -140,27 +107,6 @@ def test_article_s_windows_are_numbered_within_the_hour(
     assert found == Counter(*counter)
 
 
-@pytest.mark.parametrize(
-    ("flags", "prefix"),
-    [
-        ({}, "{ha:default/app}"),
-        ({"namespace": "prod", "service": "shop.web"}, "{ha:prod/shop.web}"),
-        ({"mode": "shadow"}, "{ha:default/app}:shadow"),
-    ],
-    ids=["defaults", "named", "shadow"],
-)
-def test_keys_of_a_service_share_a_hash_tag_and_shadow_has_keys_of_its_own(flags: dict[str, str], prefix: str) -> None:
-    assert build_store.prefix(settings(**flags)) == prefix
-
-
-def test_files_to_log_in_keep_their_order(tmp_path: Path) -> None:
-    paths = [str(tmp_path / name) for name in ("password", "ca", "cert", "key")]
-    for path in paths:
-        Path(path).touch()
-    flags = dict(zip(("redis_password_file", "redis_ca", "redis_cert", "redis_key"), paths, strict=True))
-    assert build_store.access(settings(redis_url="rediss://host", **flags).redis) == Access(*paths)
-
-
 # -- the budget ---------------------------------------------------------------------------------------------
 
 
@@ -191,14 +137,6 @@ async def test_without_redis_a_cull_that_did_not_help_still_pauses_its_cause() -
     assert fleet.paused == ("redis",)
     assert await held.release("") == Unknown("alone")
     assert isinstance(await held.claim(claim("one", life="2")), Granted)
-
-
-async def test_without_redis_spacing_still_counts() -> None:
-    held = build_store.budget(settings(spacing="1m", trial="off"), lambda _error: None)
-    assert isinstance(await held.claim(CLAIM), Granted)
-    refused = await held.claim(claim("two"))
-    assert isinstance(refused, Denied)
-    assert refused.reason == "spacing"
 
 
 async def test_operator_may_hold_a_sidecar_that_is_alone() -> None:
@@ -259,11 +197,3 @@ async def test_every_key_begins_with_the_prefix(redis_server: RedisServer, flags
     keys = redis_server.cli("KEYS", "*")
     assert keys
     assert all(key.startswith(prefix) and key.count(":shadow") == prefix.count(":shadow") for key in keys)
-
-
-async def test_article_s_key_is_another_one_in_shadow_mode(redis_server: RedisServer) -> None:
-    flags = {"preset": "classdojo", "mode": "shadow", "redis_url": redis_server.url, **PATIENT}
-    held = build_store.budget(settings(**flags), lambda _error: None)
-    assert isinstance(await held.claim(CLAIM), Granted)
-    await held.aclose()
-    assert [key[:-1] for key in redis_server.cli("KEYS", "errorWatcher*")] == ["errorWatcher:shadow:"]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from harness.composition import Composed, Facts, composed, on_any_port
 from sidecar.core.fleet.fleet_events import FleetWatch
-from sidecar.core.types import Entry, Fleet, Missed, Sample, Unknown
+from sidecar.core.types import Fleet, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 WORD: Final = "a word of sixteen letters or more"
 BY_BOOT_TIME: Final = {"FleetBudget.clock", "OwnBeats.clock"}
@@ -171,24 +173,6 @@ async def test_outage_of_the_store_is_a_metric_a_line_and_an_entry(
     ]
 
 
-async def test_failed_scrape_is_a_metric_and_a_line_and_a_good_one_a_metric(
-    whole: Composed, caplog: pytest.LogCaptureFixture
-) -> None:
-    whole.sidecar.observers.scrape(Missed("timeout"))
-    whole.sidecar.observers.scrape(Sample({}))
-    metrics = whole.metrics()
-    assert [metrics[f'/metrics arbiter_scrapes_total{{outcome="{word}"}}'] for word in ("ok", "timeout")] == [
-        {"1.0"}
-    ] * 2
-    assert [record.message for record in caplog.records if record.message.startswith("scrape")] == ["scrape failed"]
-
-
-async def test_failure_is_a_metric_and_a_line(whole: Composed, caplog: pytest.LogCaptureFixture) -> None:
-    whole.sidecar.journal._on_failure("write", OSError("full"))
-    assert whole.metrics()['/metrics arbiter_failures_total{where="journal"}'] == {"1.0"}
-    assert [record.__dict__["fields"]["where"] for record in caplog.records] == ["journal write"]
-
-
 async def test_app_that_does_not_listen_is_a_metric_and_a_warning(
     whole: Composed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -200,11 +184,6 @@ async def test_app_that_does_not_listen_is_a_metric_and_a_warning(
     assert not whole.sidecar.app_port._is_well()  # it is still starting
 
 
-async def test_action_is_an_entry_and_a_message(whole: Composed) -> None:
-    whole.sidecar.observers.acted(Entry("action_failed", 1.0, "a", detail="exit code 1"))
-    assert [entry.what for entry in whole.sidecar.ledger.local(0)] == ["action_failed"]
-
-
 # -- who may ask what ---------------------------------------------------------------------------------------------
 
 
@@ -213,11 +192,6 @@ async def test_page_listener_asks_everybody_for_the_token(whole: Composed, path:
     assert (await whole.ask("page", f"{method} {path}")).status == 401
     if path != "/hold":  # an order without its body
         assert (await whole.ask("page", f"{method} {path}", Authorization=f"Bearer {WORD}")).status == 200
-
-
-async def test_page_listener_has_no_orders_for_the_container(whole: Composed) -> None:
-    for path in ("/cull", "/revive", "/errors", "/verdict"):
-        assert (await whole.ask("page", f"POST {path}", Authorization=f"Bearer {WORD}")).status == 404
 
 
 BROWSER: Final = {"Sec-Fetch-Site": "cross-site"}

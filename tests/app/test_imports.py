@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import signal
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.main_and_standby import MainAndStandby
-from harness.ports import free_port
 from harness.sidecar import Setting, Sidecar
 from harness.waiting import wait_for
 
@@ -71,18 +68,3 @@ def test_nothing_is_imported_for_the_first_503(
     wait_for(lambda: "granted" in one.output(), timeout_s=60, what="the line in the log")
     assert one.imports()[len(before) :] == []
     assert "hunter2" not in one.output()
-
-
-@pytest.mark.process
-def test_standby_imports_nothing_once_it_waits(run_dir: Path, children: Children, redis_server: RedisServer) -> None:
-    """While it imports, nobody answers."""
-
-    def unstarted(name: str, **settings: Setting) -> TracedSidecar:
-        return children.adopt(TracedSidecar(run_dir, name, **settings))
-
-    slow: dict[str, Setting] = {"redis_url": redis_server.url, "redis_timeout": "10s", "check_interval": "20s"}
-    one = MainAndStandby(unstarted, run_dir, **slow, statsd_listen=f"127.0.0.1:{free_port()}", **EVERYTHING).start()
-    assert isinstance(one.standby, TracedSidecar)
-    before = one.standby.imports()
-    one.end_main(signal.SIGKILL)
-    assert one.standby.imports()[len(before) :] == []

@@ -6,13 +6,11 @@ import asyncio
 import logging
 import shutil
 import stat
-import sys
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -20,6 +18,9 @@ from harness.waiting import eventually, wait_for
 from sidecar.app import run_lock
 from sidecar.app.run_lock import RunLock
 from sidecar.runlock.flock import FlockSlots, LockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 BOUND_S: Final = 60
 
@@ -125,16 +126,6 @@ def test_third_is_not_needed(directory: Path, main: RunLock, caplog: pytest.LogC
         assert caplog.messages[-1:] == ["main and standby are there: nothing to do"]
 
 
-def test_none_slips_in_between_a_main_that_ends_and_its_standby(directory: Path) -> None:
-    """The lock of the main is free for a moment. It belongs to the holder of the lock of the standby."""
-    directory.mkdir(0o700)
-    held = FlockSlots(directory, "standby")
-    assert held.acquire()
-    assert not RunLock(directory, waits=True).acquire()
-    assert _is_free(directory)
-    held.release()
-
-
 def test_sidecar_is_not_turned_away_by_a_check_of_the_main(directory: Path, main: RunLock) -> None:
     main.release()
     held = FlockSlots(directory, "standby")
@@ -144,17 +135,6 @@ def test_sidecar_is_not_turned_away_by_a_check_of_the_main(directory: Path, main
     later.ends()
     assert later.became_main
     later.lock.release()
-
-
-@pytest.mark.parametrize("waits", [True, False], ids=["standby", "no standby"])
-def test_only_a_standby_imports_its_modules_in_advance(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, *, waits: bool
-) -> None:
-    monkeypatch.delitem(sys.modules, "wave", raising=False)
-    lock = RunLock(directory, waits=waits, modules=["wave"])
-    assert lock.acquire()
-    assert ("wave" in sys.modules) is waits
-    lock.release()
 
 
 # -- the main looks after its lock ------------------------------------------------------------------------------------
@@ -169,11 +149,6 @@ def test_main_knows_whether_it_has_a_standby(directory: Path, main: RunLock, *, 
     assert _kept(main, lambda: main.has_standby is is_there) == []
     assert main.is_awaited() is is_there
     held.release()
-
-
-def test_nobody_is_awaited_where_that_cannot_be_known(directory: Path, main: RunLock) -> None:
-    shutil.rmtree(directory)
-    assert not main.is_awaited()
 
 
 @pytest.mark.parametrize("is_all_gone", [False, True], ids=["file removed", "directory removed"])

@@ -6,8 +6,7 @@ import asyncio
 import gc
 import json
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +19,9 @@ from sidecar.controller.ledger import Ledger
 from sidecar.core.types import AppListening, Fleet, State, Unknown
 from sidecar.runlock.flock import FlockSlots
 from sidecar.server import local_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # -- while it serves ----------------------------------------------------------------------------------------------
 
@@ -38,13 +40,6 @@ async def test_cull_is_seen_by_every_observer(start: Any, caplog: pytest.LogCapt
         assert (await one.ask("health_at", "GET /why")).json()["state"] == "down"
         path = journal.path_of(str(tmp_path), "shop/a")
         await eventually(lambda: json.loads(path.read_text())["latch"], timeout_s=60, what="the latch is on disk")
-
-
-async def test_garbage_is_collected_once_the_daemon_serves(start: Any) -> None:
-    """The start disables the collector: nothing of what it imports will ever be garbage."""
-    gc.disable()
-    async with start():
-        assert gc.isenabled()
 
 
 async def test_sidecar_that_starts_again_finds_its_container_down(start: Any, tmp_path: Path) -> None:
@@ -103,15 +98,6 @@ async def test_health_is_down_for_the_stop_drain_before_the_end(start: Any) -> N
         assert not one.ended.done()
 
 
-async def test_draining_container_stays_down_for_balancers_while_the_sidecar_stops(start: Any) -> None:
-    async with start(drain="5m", stop_drain="1h") as one:
-        await one.report()
-        await one.becomes(State.DRAINING)
-        one.stop.set()
-        await one.becomes(State.STOPPING)
-        assert await one.polls() == [503, 503, 200]
-
-
 async def test_connections_that_are_kept_do_not_hold_up_the_end(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_server, "CLOSE_S", 3600.0)  # for responses under way, instead of a second
     async with start() as one, AsyncExitStack() as kept:
@@ -159,16 +145,6 @@ async def test_sidecar_whose_standby_waits_ends_at_once_and_reports_no_end(
         assert "stopping" not in caplog.messages
         assert FlockSlots(tmp_path, "main").acquire() == 1, "the standby can take it"
     standby.release()
-
-
-async def test_sidecar_without_a_standby_drains_though_it_has_a_run_lock(start: Any, tmp_path: Path) -> None:
-    lock = RunLock(tmp_path, waits=True)
-    assert lock.acquire()
-    async with start(lock=lock, stop_drain="1h") as one:
-        one.stop.set()
-        await one.becomes(State.STOPPING)
-        assert lock._main.is_held
-    lock.release()
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known by its socket", "unknown"])

@@ -1,11 +1,13 @@
-"""Two programs with the client in Go: one reports errors and requests, the other prints the kinds of errors."""
+"""A program with the client in Go that reports errors and requests."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from deploy.client_programs import CLIENTS, run, runtime
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _REPORTING: Final = """
 package main
@@ -62,49 +64,15 @@ func main() {
 }
 """
 
-_KINDS: Final = """
-package main
-
-import (
-	"errors"
-	"fmt"
-	"net"
-
-	"example.org/app/arbiter"
-	"example.org/app/go-redis"
-)
-
-func main() {
-	_, refused := net.Dial("tcp", "127.0.0.1:1")
-	mysql := &net.OpError{Op: "dial", Addr: &net.TCPAddr{Port: 3306}, Err: errors.New("refused")}
-	for _, err := range []error{redis.Error("gone"), fmt.Errorf("no cart: %w", &redis.Lost{}), mysql, refused, nil} {
-		fmt.Println(arbiter.KindOf(err))
-	}
-}
-"""
-_REDIS: Final = """
-package redis
-
-type Error string
-
-func (e Error) Error() string { return string(e) }
-
-type Lost struct{}
-
-func (*Lost) Error() string { return "lost" }
-"""
-
 _ENVIRON: Final = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
 def build(directory: Path) -> Path:
-    """Build ``reporting`` and ``kinds`` in one module in ``directory``, which is returned."""
+    """Build ``reporting`` in a module in ``directory``; the directory of the program."""
     go = runtime("go")
     sources = {
         "arbiter/client.go": (CLIENTS / "client.go").read_text(),
-        "go-redis/redis.go": _REDIS,
         "reporting/main.go": _REPORTING,
-        "kinds/main.go": _KINDS,
         "go.mod": "module example.org/app\n\ngo 1.21\n",
     }
     for name, text in sources.items():
@@ -113,5 +81,5 @@ def build(directory: Path) -> Path:
     assert run([go, "vet", "./..."], _ENVIRON, directory) == ""
     programs = directory / "bin"
     programs.mkdir()
-    assert run([go, "build", "-o", str(programs), "./reporting", "./kinds"], _ENVIRON, directory) == ""
+    assert run([go, "build", "-o", str(programs), "./reporting"], _ENVIRON, directory) == ""
     return programs

@@ -54,16 +54,6 @@ class JobFile:
         return one(self._checked_service, "check")
 
     @property
-    def checked_port(self) -> str:
-        """The label of the checked port: that of the check, or else of its service."""
-        return str(self.check.get("port", self._checked_service.get("port", "")))
-
-    @property
-    def app_check(self) -> Block:
-        """The check of the app itself; empty when there is none."""
-        return one(next((each for each in blocks(self.app, "service") if each.get("name") == "app"), {}), "check")
-
-    @property
     def _checked_service(self) -> Block:
         return next((each for each in blocks(self.app, "service") if each.get("name") == "app-health"), {})
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
@@ -28,6 +26,9 @@ from harness.sidecar import Sidecar
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Mapping
+
     from harness.children import Children
 
 TEMPLATE: Final = JOB_FILE.parents[1] / "deploy" / "haproxy" / "cascade.cfg.tpl"
@@ -112,26 +113,6 @@ def with_settings(text: str, **settings: str) -> str:
     return text
 
 
-def with_standby(text: str) -> str:
-    """The job with a second sidecar as README.md describes it: the same task, and a run lock for both."""
-    text = with_settings(text, ARBITER_RUN_LOCK="${NOMAD_ALLOC_DIR}/tmp/lock", ARBITER_STANDBY="true")
-    text = _replaced(text, "nomad/jobs/app/web/arbiter", "nomad/jobs/app/web")
-    begin, end = text.index('    task "arbiter" {'), text.rindex("  }\n}")
-    return text[:end] + text[begin:end].replace('"arbiter"', '"standby"', 1) + text[end:]
-
-
-def with_canary(text: str) -> str:
-    """The job with a canary in each deployment."""
-    return _replaced(text, "max_parallel     = 1", "max_parallel     = 1\n    canary           = 1")
-
-
-def with_stubborn_app(text: str) -> str:
-    """The job with an app that ignores what should end it, so that Nomad kills it after its ``kill_timeout``."""
-    ignores = '"-c", "trap \'\' INT TERM; exec \\"$@\\"", "sh"'
-    command = f'command = "{sys.executable}"\n args = ["{PROGRAMS}/'
-    return _replaced(text, command, f'command = "/bin/sh"\n args = [{ignores}, "{sys.executable}", "{PROGRAMS}/')
-
-
 def _replaced(text: str, old: str, new: str, count: int = 1) -> str:
     found = text.count(old)
     assert found == count, f"{old!r} is {found} times in the job"
@@ -191,10 +172,6 @@ class NomadSite:
             self.nomad.purge("app")
         self._jobs += 1
         self._begin(text)
-
-    def update(self, change: Callable[[str], str]) -> None:
-        """Run the job changed; returns when its deployment has begun."""
-        self._begin(change(self.text))
 
     def _begin(self, text: str) -> None:
         before = self.nomad.deployment().get("ID") if self.text else None

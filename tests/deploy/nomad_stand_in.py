@@ -1,7 +1,7 @@
 """A stand-in for Nomad: allocations of real processes, its task API, and what its client does with the job file.
 
-It answers what Nomad 2.0.5 answered (command/agent/alloc_endpoint.go). Left out are images and nodes, and of
-deployments canaries and the way back.
+It answers what Nomad 2.0.5 answered (command/agent/alloc_endpoint.go). Left out are images, nodes and
+deployments.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection
 from contextlib import closing, suppress
 from http.client import HTTPResponse
 from http.server import BaseHTTPRequestHandler
-from math import inf
-from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import TYPE_CHECKING, Final, Self
 
@@ -32,6 +29,9 @@ from sidecar.config.settings import setting_names
 from sidecar.config.sources import variable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
     from harness.children import Children
 
 SPEED: Final = 10
@@ -154,14 +154,11 @@ class Placement:
 
     ``settings`` are of the test; the others are those of the job, with times that are SPEED times shorter.
     ``events`` has what happened to the app, in order. The ports stay when the allocation is replaced, so that HAProxy
-    finds the next one. ``deployment``: the one that it belongs to. The app of a placement that ``is_deaf`` listens at
-    another port than the job says.
+    finds the next one.
     """
 
     def __init__(self, name: str, job: JobFile, directory: Path, children: Children, **settings: Setting) -> None:
         self.events: list[str] = []
-        self.deployment: Deployment | None = None
-        self.is_deaf = False
         self.ports = {listener: free_port() for listener in ("app", "public", "agent")}
         self._name = name
         self._job = job
@@ -181,7 +178,7 @@ class Placement:
             each.mkdir(parents=True)
         self.api = TaskApi(secrets, self.allocation, self._restart, self._is_stopped.set).__enter__()
         self.app = self._children.adopt(FailingApp(directory, self._name))
-        self.app.port = free_port() if self.is_deaf else self.ports["app"]
+        self.app.port = self.ports["app"]
         self.arbiter = self._children.adopt(Arbiter(directory, self._name, secrets, **self._all_settings(shared)))
         self.app.start()
         self.arbiter.start()
@@ -207,10 +204,8 @@ class Placement:
             self.events.append("restarted")
             self.app.launch()
         elif not self.app.alive:
-            # `attempts = 0`, and then `reschedule`, but not of what failed in its deployment
-            is_replaced = self.deployment is None or self.deployment.status != "running"
-            delay_s = seconds(one(self._job.group, "reschedule"), "delay") / SPEED
-            self._end("failed", delay_s if is_replaced else inf)
+            # `attempts = 0`, and then `reschedule`
+            self._end("failed", seconds(one(self._job.group, "reschedule"), "delay") / SPEED)
         elif not self.arbiter.alive:
             self.arbiter.launch()
         else:
@@ -220,14 +215,6 @@ class Placement:
         """Whether the app serves, and its sidecar says so to Nomad."""
         with suppress(OSError):
             return request(self.ports["app"], "/")[0] == 200 and self.arbiter.health("/health/nomad")[0] == 200
-        return False
-
-    def passes_app_check(self) -> bool:
-        """Whether the app's check passes, if there is one."""
-        if not self._job.app_check:
-            return self.app.alive
-        with suppress(OSError), closing(socket.create_connection(("127.0.0.1", self.ports["app"]), TIMEOUT_S)):
-            return True
         return False
 
     def _all_settings(self, shared: Path) -> dict[str, Setting]:
@@ -264,36 +251,6 @@ class Placement:
         if self._failing_since and now - self._failing_since >= self._job.patience_s / SPEED:
             self._failing_since = 0
             self.app.stop()
-
-
-class Deployment:
-    """The roll-out of a job to ``count`` allocations, as Nomad counts it.
-
-    ``status``: ``running``; ``successful`` once so many were healthy, for ``min_healthy_time`` each, whatever became of
-    them; ``failed`` if they were not by ``healthy_deadline``.
-    """
-
-    def __init__(self, job: JobFile, count: int) -> None:
-        self.status = "running"
-        self.healthy: set[str] = set()
-        self._count = count
-        self._min_s = seconds(job.update, "min_healthy_time") / SPEED
-        self._fails_at = time.monotonic() + seconds(job.update, "healthy_deadline") / SPEED
-        self._passing_since: dict[str, float] = {}
-
-    def see(self, placements: Collection[Placement]) -> str:
-        """Look at the allocations, and return the status."""
-        now = time.monotonic()
-        for placement in placements if self.status == "running" else ():
-            if not placement.passes_app_check():
-                self._passing_since.pop(placement.allocation, None)
-            elif now - self._passing_since.setdefault(placement.allocation, now) >= self._min_s:
-                self.healthy.add(placement.allocation)
-            if len(self.healthy) >= self._count:
-                self.status = "successful"
-            elif now >= self._fails_at:
-                self.status = "failed"
-        return self.status
 
 
 class Arbiter(Sidecar):

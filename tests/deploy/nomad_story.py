@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from deploy.nomad_agent import Allocation
 from deploy.nomad_site import COUNT, Case, Clock, NomadSite
 from harness.traffic import Outcome, Traffic, lost
+
+if TYPE_CHECKING:
+    from deploy.nomad_agent import Allocation
 
 RATE: Final = 50
 RESTORED_S: Final = 60.0
@@ -69,21 +70,3 @@ def lost_gets(traffic: Traffic) -> dict[Outcome, int]:
 def count_without(site: NomadSite, ended: Allocation | None) -> int:
     """The number of allocations that run; Nomad takes a moment to see that this one has ended."""
     return sum(ended is None or one.id != ended.id for one in site.nomad.running())
-
-
-def begin_deployment(site: NomadSite, clock: Clock) -> Allocation:
-    """The first allocation of the next version, healthy and judged, while the others still have to be replaced."""
-    before = {one.id for one in site.nomad.running()}
-    meta = f'type        = "service"\n  meta {{\n    at = "{time.time()}"\n  }}'
-    site.update(lambda text: text.replace('type        = "service"', meta, 1))
-    clock.restart()
-
-    def first() -> Allocation | None:
-        return next((one for one in site.nomad.running() if one.id not in before and one.is_healthy), None)
-
-    clock.until(first, "the first allocation of the next version is healthy")
-    found = first()
-    assert found is not None
-    clock.until(lambda: site.is_up(found), "it is judged")
-    assert site.nomad.deployment()["Status"] == "running"
-    return found

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -18,6 +15,9 @@ from harness.traffic import Traffic, failed, lost, retried
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from harness.children import Children, StartHaproxy
     from harness.haproxy import Haproxy
 
@@ -27,9 +27,7 @@ REQUESTS: Final = 400
 RATE: Final = 600
 PERCENTS: Final = {"app1": 73, "app2": 51, "app3": 34, "app4": 10}
 NEVER_DOWN: Final = ("check inter 200ms fall 3", "check inter 200ms fall 1000")
-ONE_CONNECTION: Final = ("maxconn 64", "maxconn 1")
 SLOW_START: Final = ("slowstart 2s", "slowstart 10m")
-PATIENT: Final = ("timeout server 10s", "timeout server 1h")
 
 
 @pytest.fixture
@@ -114,49 +112,6 @@ def test_failed_get_and_refused_connection_go_to_another_server_and_a_failed_pos
         traffic.next_answers(REQUESTS)
     assert lost(traffic.seen()) == {}
     assert status(proxy, "app2").startswith("UP"), "no request was spared it"
-
-
-@pytest.mark.site
-def test_request_that_fails_everywhere_is_sent_three_times_and_a_post_once(site: FakeAgentSite) -> None:
-    site.open(4)
-    for app in site.apps.values():
-        app.fail(1.0)
-    assert [site.ask("GET") for _ in range(5)] == [500] * 5
-    assert sum(site.served().values()) == 15
-    assert [site.ask("POST") for _ in range(5)] == [500] * 5
-    assert sum(site.served().values()) == 20
-
-
-# -- limits ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.site
-def test_full_server_is_passed_over_and_a_request_is_refused_when_all_are_full(site: FakeAgentSite) -> None:
-    proxy = site.open(2, lambda text: _changed(text, ONE_CONNECTION, NEVER_DOWN, PATIENT))
-    site.apps["app2"].pause()
-    with ExitStack() as stack:
-        for _ in range(2):  # in turn: one of the two hangs, and takes the only connection
-            _send_post(site, stack)
-        wait_for(lambda: _at_work(proxy) == {"app1": 0, "app2": 1}, timeout_s=60, what="one request hangs")
-        assert [site.ask("POST") for _ in range(10)] == [200] * 10
-        assert proxy.show_servers()["app", "app2"]["qmax"] == "0", "none has waited for the full one"
-        site.apps["app1"].pause()
-        _send_post(site, stack)
-        wait_for(lambda: _at_work(proxy) == {"app1": 1, "app2": 1}, timeout_s=60, what="both are full")
-        assert site.ask("GET") == 503, "the end of timeout queue; that of a server's answer is a 504"
-    for app in site.apps.values():
-        app.resume()
-
-
-def _send_post(site: FakeAgentSite, stack: ExitStack) -> None:
-    """Send a request, and keep its connection."""
-    waiting = stack.enter_context(socket.create_connection(("127.0.0.1", site.front), 60))
-    waiting.sendall(b"POST /work HTTP/1.1\r\nHost: app\r\nContent-Length: 0\r\n\r\n")
-
-
-def _at_work(proxy: Haproxy) -> dict[str, int]:
-    """The number of requests that each server has now."""
-    return {name: int(row["scur"]) for (backend, name), row in proxy.show_servers().items() if backend == "app"}
 
 
 # -- reload ----------------------------------------------------------------------------------------------------------

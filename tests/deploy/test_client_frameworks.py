@@ -9,12 +9,11 @@ import os
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -22,8 +21,12 @@ from client.statsd_receiver import Receiver
 from deploy.client_programs import CLIENTS, TOP, runtime
 from harness.waiting import wait_for
 from sidecar import client
-from sidecar.core.types import ErrorReport
 from sidecar.inputs.report_bodies import read_errors, read_results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sidecar.core.types import ErrorReport
 
 pytestmark = pytest.mark.site
 
@@ -156,14 +159,6 @@ def test_node_names_the_driver_of_an_error_by_library_port_or_cause() -> None:
     ]
 
 
-# -- Go ---------------------------------------------------------------------------------------------------------------
-
-
-def test_go_names_the_driver_of_an_error_by_package_or_port(go_programs: Path) -> None:
-    printed = _run([str(go_programs / "kinds")], go_programs)
-    assert printed.split() == ["redis", "redis", "mysql", "net.OpError", "<nil>"]
-
-
 # -- the JVM ----------------------------------------------------------------------------------------------------------
 
 SERVLET: Final = {
@@ -263,15 +258,3 @@ def test_servlet_filter_reports_answers_and_exceptions_to_a_sidecar(
     (bug,) = [report.message or "" for report in posted.reports() if report.kind == "IllegalStateException"]
     assert bug.startswith('java.lang.IllegalStateException: a "bug" \\ at \u00e9xxx')
     assert len(bug) == 200
-
-
-def test_servlet_filter_says_once_that_another_server_answers(
-    servlet_app: tuple[list[str], Path], posted: Posted
-) -> None:
-    posted.status = 404
-    with _running(servlet_app, posted.port) as log:
-        wait_for(lambda: posted.results() == (1, 4), timeout_s=60, what="all has been tried")
-        said = f"127.0.0.1:{posted.port} answers 404: it is not the local listener of a sidecar"
-        wait_for(lambda: said in log.read_text(), timeout_s=60, what="it is said")
-    assert posted.errors() == {"http_503": 1, "redis": 2, "IllegalStateException": 1}
-    assert log.read_text().count("answers") == 1

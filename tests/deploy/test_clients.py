@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from client.statsd_receiver import Receiver
-from deploy.client_programs import CLIENTS, REDIS, Posted, answering, counts_of, run, runtime, udp, unix
+from deploy.client_programs import CLIENTS, Posted, run, runtime
 from harness.children import short_path
 from harness.ports import free_port
 from harness.sidecar import Setting, Sidecar
 from harness.waiting import wait_for
 from sidecar.inputs.report_bodies import read_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.site
 
@@ -51,61 +49,11 @@ console.log(JSON.stringify(passed));
 """
 
 
-def test_express_reports_errors_and_passes_them_on(udp_listener: Receiver) -> None:
-    printed = run([runtime("node"), "-e", EXPRESS], udp(udp_listener))
-    assert json.loads(printed) == [True] * 10
-    assert counts_of(udp_listener, 15) == {
-        "errors|level:server_error,kind:ECONNREFUSED": 1,
-        "errors|level:server_error,kind:TypeError": 1,
-        "errors|level:server_error,kind:a_b_c_d_": 1,
-        "errors|level:server_error,kind:Error": 3,
-        "errors|level:server_error,kind:redis,fatal:true": 3,
-        "errors|level:server_error,kind:http_503": 1,
-        "errors|level:server_error,kind:mysql": 1,
-        "requests": 2,
-        "failed": 2,
-    }
-
-
-@pytest.mark.parametrize("kind", ["module", "commonjs"])
-def test_express_can_be_imported_and_required(kind: str, tmp_path: Path) -> None:
-    shutil.copy(CLIENTS / "express.cjs", tmp_path)
-    (tmp_path / "package.json").write_text(json.dumps({"type": kind}))
-    load = {
-        "module": 'import arbiter, { results } from "./express.cjs";',
-        "commonjs": 'const arbiter = require("./express.cjs"); const { results } = arbiter;',
-    }[kind]
-    (tmp_path / "app.js").write_text(f"{load}\nconsole.log(results === arbiter.results, typeof results);\n")
-    assert run([runtime("node"), "app.js"], {}, tmp_path) == "true function\n"
-
-
 # -- Go ---------------------------------------------------------------------------------------------------------------
 
 
 def test_go_client_is_formatted() -> None:
     assert run([runtime("gofmt"), "-l", "."], {}) == ""
-
-
-def test_go_reports_errors_over_a_unix_socket(go_programs: Path, listener: Receiver) -> None:
-    assert run([str(go_programs / "reporting"), "3", "0"], unix(listener)) == ""
-    assert counts_of(listener, 10) == {
-        REDIS: 3,
-        "errors|level:server_error,kind:a_b_c_d": 2,
-        "errors|level:server_error,kind:panic": 1,
-        "errors|level:server_error,kind:http_500": 1,
-        "requests": 1,
-        "failed": 2,
-    }
-
-
-def test_go_reports_errors_over_udp(go_programs: Path, udp_listener: Receiver) -> None:
-    run([str(go_programs / "reporting"), "3", "0"], udp(udp_listener))
-    assert counts_of(udp_listener, 10)[REDIS] == 3
-
-
-def test_go_does_not_wait_for_a_sidecar_that_hangs(go_programs: Path, listener: Receiver) -> None:
-    run([str(go_programs / "reporting"), "200", "0"], unix(listener))
-    assert 0 < counts_of(listener, 1)[REDIS] < 200
 
 
 # -- Ruby -------------------------------------------------------------------------------------------------------------
@@ -123,33 +71,6 @@ rescue KeyError
 end
 Process.wait(fork { Arbiter.report(kind: "child") })
 """
-
-
-def _ruby(times: int, environ: Mapping[str, str]) -> str:
-    return run([runtime("ruby"), "-w", "-e", RUBY, str(times)], environ)
-
-
-def test_ruby_reports_errors_over_a_unix_socket(listener: Receiver) -> None:
-    assert _ruby(3, unix(listener)) == "[200, 503]\n"
-    assert counts_of(listener, 11) == {
-        REDIS: 3,
-        "errors|level:server_error,kind:a_b_c_d": 2,
-        "errors|level:server_error,kind:http_503": 1,
-        "errors|level:server_error,kind:KeyError": 1,
-        "errors|level:server_error,kind:child": 1,
-        "requests": 1,
-        "failed": 2,
-    }
-
-
-def test_ruby_reports_errors_over_udp(udp_listener: Receiver) -> None:
-    _ruby(3, udp(udp_listener))
-    assert counts_of(udp_listener, 11)[REDIS] == 3
-
-
-def test_ruby_does_not_wait_for_a_sidecar_that_hangs(listener: Receiver) -> None:
-    assert _ruby(200, unix(listener)) == "[200, 503]\n"
-    assert 0 < counts_of(listener, 1)[REDIS] < 200
 
 
 # -- the shipped job: no StatsD, the local listener answers -----------------------------------------------------------
@@ -294,17 +215,6 @@ def test_client_survives_a_missing_sidecar_and_says_so_once(
 def _processes(client: str) -> int:
     """The program in Ruby forks, and each process logs for itself."""
     return 2 if client == "client.rb" else 1
-
-
-@pytest.mark.parametrize("client", REPORTED)
-def test_client_says_once_that_another_server_answers(client: str, request: pytest.FixtureRequest) -> None:
-    with answering(404) as (port, seen):
-        printed = run(_commands(request)[client](), {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"})
-    said = f"127.0.0.1:{port} answers 404: it is not the local listener of a sidecar"
-    assert printed.count(said) == printed.count("answers") == _processes(client)
-    reports = [each.errors for path, body in seen if path == "/errors" for each in read_errors(body)]
-    errors = {kind: count for kind, count in REPORTED[client].items() if kind not in ("requests", "failed")}
-    assert sum(reports) == sum(errors.values())  # dropped, and not sent again
 
 
 ODD: Final = {

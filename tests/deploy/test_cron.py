@@ -44,11 +44,6 @@ def options_of(job: Job) -> ExecOptions:
     return ExecOptions(**exec_command.exec.make_context("exec", job.words[2:]).params)
 
 
-def test_crontab_has_a_single_a_parallel_a_shared_and_a_sidecar_job() -> None:
-    assert [options_of(job).max_procs for job in EXECS] == [1, 4, 1]
-    assert len(RUNS) == 1
-
-
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.words[1])
 def test_each_job_runs_every_minute_as_its_option_says(job: Job) -> None:
     assert job.when == ["*"] * 5
@@ -65,26 +60,12 @@ def test_options_and_times_of_exec_are_valid(job: Job) -> None:
     assert options.command[0].startswith("/")
 
 
-def test_commands_that_share_a_directory_have_different_names() -> None:
-    locks = [(options_of(job).run_lock, options_of(job).name) for job in EXECS]
-    assert len(set(locks)) == len(locks)
-
-
 @pytest.mark.parametrize("job", RUNS, ids=["run"])
 def test_options_and_times_of_the_sidecar_are_valid(job: Job) -> None:
     given = settings_options.given(daemon_commands.run.make_context("run", job.words[2:]))
     del given["config"]  # a file of the operator
     settings = load(given, {})
     assert (settings.run_lock.standby, settings.run_lock.run_lock) == (True, "/var/lib/health-arbiter")
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("--lifetime 5m --every", "--lifetime 4m --every"), ("--lifetime-max 10m", "--lifetime-max 5m")]
-)
-def test_wrong_times_are_detected(old: str, new: str) -> None:
-    assert old in CRONTAB
-    wrong = [job for job in jobs(CRONTAB.replace(old, new)) if job.words[1] == "exec"]
-    assert any(execute._contradictions(options_of(job)) for job in wrong)
 
 
 # -- the page -------------------------------------------------------------------------------------------------------

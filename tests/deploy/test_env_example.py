@@ -22,10 +22,6 @@ def test_example_loads_as_it_is_shipped() -> None:
     assert config.redis.redis_url.startswith("redis://")
 
 
-def test_example_loads_with_everything_switched_on() -> None:
-    load({}, given(TEXT) | OPTIONAL)
-
-
 def test_example_has_the_settings_that_matter() -> None:
     told = {*given(TEXT), *OPTIONAL, *re.findall(r"\b[A-Z]+_WINDOW\b", TEXT)}
     assert {variable(name) for name in FIRST} - told == {"ARBITER_INSTANCE", "ARBITER_BUDGET_WINDOW"}

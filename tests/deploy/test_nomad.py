@@ -1,27 +1,46 @@
-"""The shipped job files keep the rules."""
+"""The shipped job files: ``doctor`` finds nothing in them, and the pages and the policy beside them agree.
+
+``doctor`` reads a job in the JSON of Nomad, so the samples in tests/cli/doctor/jobs have to be these files.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
 
 import hcl2
 import pytest
 
-from deploy import nomad_rules as rules
-from deploy.nomad_job import JOB_FILE, SECRET_SAMPLE, TASK_API_JOB_FILE, JobFile, assignments, blocks, one, read
+from deploy.nomad_job import (
+    JOB_FILE,
+    SECRET_SAMPLE,
+    TASK_API_JOB_FILE,
+    Block,
+    JobFile,
+    assignments,
+    blocks,
+    one,
+    read,
+    seconds,
+)
+from sidecar import __version__
+from sidecar.cli.doctor import job_findings, jobspec
+from sidecar.cli.doctor.jobspec import Check, Group, Reschedule, Restart
+from sidecar.config.load import load
 from sidecar.runlock import durations
 
-TEXT = JOB_FILE.read_text()
-TASK_API = TASK_API_JOB_FILE.read_text()
-POLICY = (JOB_FILE.parent / "arbiter.policy.hcl").read_text()
-README = (JOB_FILE.parent / "README.md").read_text()
+TEXT: Final = JOB_FILE.read_text()
+POLICY: Final = (JOB_FILE.parent / "arbiter.policy.hcl").read_text()
+README: Final = (JOB_FILE.parent / "README.md").read_text()
+SAMPLES: Final = Path(__file__).parents[1] / "cli" / "doctor" / "jobs"
+WATCH_S: Final = 1
+"""Nomad looks at the results of its checks once a second."""
 
-DRAIN = 'ARBITER_DRAIN = "10s"'
-TLS = f'''{DRAIN}
-        ARBITER_TLS_CERT = "/secrets/tls.crt"
-        ARBITER_TLS_KEY = "/secrets/tls.key"
-        ARBITER_TLS_LISTENERS = "page,public"'''
-PAGE = f'''{DRAIN}
-        ARBITER_PAGE_LISTEN = "0.0.0.0:9183"
-        ARBITER_TOKEN_FILE = "/secrets/token"'''
+both_jobs = pytest.mark.parametrize(
+    ("path", "sample"),
+    [(JOB_FILE, "app.json"), (TASK_API_JOB_FILE, "app-task-api.json")],
+    ids=["check", "task API"],
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,56 +48,100 @@ def job() -> JobFile:
     return read(TEXT)
 
 
-def test_job_file_is_read_to_the_end(job: JobFile) -> None:
-    assert {*job.ports} == {"app", "arbiter", "arbiter_agent"}
-    assert [service["name"] for service in blocks(job.app, "service")] == ["app", "app-health"]
-    assert job.checked_port == "arbiter"
-    assert job.patience_s == 20
-    assert job.environ["ARBITER_REDIS_URL"] == SECRET_SAMPLE
-    assert one(job.arbiter, "config")["image"] == "${var.arbiter_image}"
+# -- what doctor reads ------------------------------------------------------------------------------------------------
+
+
+def _restart(task: Block) -> Restart:
+    policy = one(task, "restart")
+    whole = {"delay": "15s", "interval": "30m", **policy}
+    return Restart(policy["attempts"], seconds(whole, "delay"), policy["mode"], seconds(whole, "interval"))
+
+
+def _checks(app: Block) -> list[Check]:
+    checks = []
+    for service, check in ((each, check) for each in blocks(app, "service") for check in blocks(each, "check")):
+        restart = one(check, "check_restart")
+        checks.append(
+            Check(
+                "app",
+                check.get("path", ""),
+                seconds(check, "interval"),
+                seconds(check, "timeout"),
+                restart.get("limit", 0),
+                seconds({"grace": "1s", **restart}, "grace"),
+                str(check.get("port", service["port"])),
+                kind=check["type"],
+            )
+        )
+    return checks
+
+
+@both_jobs
+def test_sample_has_what_the_job_file_says(path: Path, sample: str) -> None:
+    (group,), shipped = jobspec.read(str(SAMPLES / sample)), read(path.read_text())
+    app, arbiter = group.tasks
+    assert (app.restart, arbiter.restart) == (_restart(shipped.app), _restart(shipped.arbiter))
+    assert (app.shutdown_delay_s, app.kill_timeout_s) == (
+        seconds(shipped.app, "shutdown_delay"),
+        seconds({"kill_timeout": "5s", **shipped.app}, "kill_timeout"),
+    )
+    assert arbiter.kill_timeout_s == seconds(shipped.arbiter, "kill_timeout")
+    assert arbiter.env == one(shipped.arbiter, "env")
+    assert arbiter.is_sidecar == one(shipped.arbiter, "lifecycle")["sidecar"]
+    assert (arbiter.memory_mb, arbiter.memory_max_mb) == (one(shipped.arbiter, "resources")["memory"], 0)
+    assert arbiter.has_token == bool(one(shipped.arbiter, "identity").get("file"))
+    assert [(each.change_mode, each.is_env) for each in arbiter.templates] == [
+        (each["change_mode"], each["env"]) for each in blocks(shipped.arbiter, "template")
+    ]
+    _has_the_rest(group, shipped)
+
+
+def _has_the_rest(group: Group, shipped: JobFile) -> None:
+    """What belongs to the group: network, services and the replacement."""
+    again = one(shipped.group, "reschedule")
+    assert group.reschedule == Reschedule(again["delay_function"], not again["unlimited"], seconds(again, "delay"))
+    assert group.network_mode == one(shipped.group, "network")["mode"]
+    assert group.ports == {label: port["to"] for label, port in shipped.ports.items()}
+    services = blocks(shipped.app, "service")
+    assert [*group.tags] == [tag for service in services for tag in service.get("tags", [])]
+    assert [*group.checks] == _checks(shipped.app)
+
+
+@both_jobs
+def test_doctor_finds_nothing_in_the_job(path: Path, sample: str) -> None:
+    findings = job_findings.of_job(jobspec.read(str(SAMPLES / sample)))
+    assert [finding.sentence for finding in findings if finding.level != "ok"] == []
+    job = read(path.read_text())
+    assert job.images["arbiter_image"] == f"health-arbiter:{__version__}"
+    assert one(job.app, "restart") == {"attempts": 0, "mode": "fail"}, "a culled app is replaced"
+
+
+# -- settings, pages and the policy -----------------------------------------------------------------------------------
 
 
 def test_settings_come_from_the_job_file_and_from_nomad(job: JobFile) -> None:
-    settings = rules.settings_of(job)
+    settings = load({}, job.environ)
     assert (settings.identity.service, settings.identity.instance) == ("app.web", job.environ["NOMAD_ALLOC_ID"])
-    assert settings.state.state_dir == "/alloc/tmp"
-    assert (settings.identity.mode, settings.judging.grace, settings.culling.drain, settings.server.stop_drain) == (
-        "shadow",
-        30,
-        10,
-        5,
-    )
+    assert (settings.identity.mode, settings.state.state_dir) == ("shadow", "/alloc/tmp")
+    assert (settings.judging.grace, settings.culling.drain, settings.server.stop_drain) == (30, 10, 5)
     assert settings.redis.redis_url == SECRET_SAMPLE
+    assert settings.app.app_port == str(job.ports["app"]["to"])
 
 
-def test_lifetime_in_comments_is_valid() -> None:
-    job = read(TEXT.replace("# ARBITER_LIFETIME =", "ARBITER_LIFETIME ="))
-    assert rules.settings_of(job).retirement.lifetime == 6 * 3600
-    assert [sentence for rule in (*rules.RULES, *rules.CHECK_RULES) for sentence in rule(job)] == []
-
-
-def test_socket_in_comments_is_valid() -> None:
-    switched_on = TEXT.replace("# ARBITER_SOCKET =", "ARBITER_SOCKET =")
-    assert rules.settings_of(read(switched_on)).server.socket == "/alloc/tmp/arbiter.sock"
-
-
-def test_tls_and_page_in_comments_keep_the_rules() -> None:
-    text = TEXT.replace(DRAIN, f"{TLS}\n{PAGE.removeprefix(DRAIN)}")
-    lines = ('port "arbiter_page" {', 'protocol        = "https"', "tls_skip_verify = true")
-    for line in lines:
-        assert text.count(f"# {line}") == 1
-        text = text.replace(f"# {line}", line)
-    job = read(text)
-    assert rules.check_uses_the_protocol_of_the_listener(job) == rules.page_has_a_port(job) == []
+@pytest.mark.parametrize("name", ["LIFETIME", "SOCKET"])
+def test_setting_in_comments_is_valid(name: str) -> None:
+    assert TEXT.count(f"# ARBITER_{name} =") == 1
+    load({}, read(TEXT.replace(f"# ARBITER_{name} =", f"ARBITER_{name} =")).environ)
 
 
 def test_readme_has_the_times_of_the_job_file(job: JobFile) -> None:
-    delay_s = durations.parse(one(job.group, "reschedule")["delay"])
-    readme = " ".join(README.split())
-    assert f"Nomad is told {rules.settings_of(job).culling.drain:g} s after the grant" in readme
-    assert f"restarts the app {rules.cull_s(job):g} s after it at the latest" in readme
-    assert f"places a new allocation {delay_s:g} s later" in readme
-    assert f"up to {rules.cull_in_grace_s(job):g} s after the grant" in readme
+    readme, drain_s = " ".join(README.split()), load({}, job.environ).culling.drain
+    counted_s = seconds(job.check, "interval") + job.patience_s + WATCH_S
+    in_grace_s = seconds(one(job.check, "check_restart"), "grace") + counted_s
+    assert f"Nomad is told {drain_s:g} s after the grant" in readme
+    assert f"restarts the app {drain_s + counted_s:g} s after it at the latest" in readme
+    assert f"places a new allocation {durations.parse(one(job.group, 'reschedule')['delay']):g} s later" in readme
+    assert f"up to {in_grace_s:g} s after the grant" in readme
     assert f"dead for longer than {job.patience_s:g} s" in readme
 
 
@@ -91,23 +154,11 @@ def test_policy_lets_the_task_of_the_job_do_what_the_action_needs() -> None:
     assert command in README
 
 
-def test_jobs_differ_only_in_what_restarts_the_app() -> None:
-    check_job, task_api = read(TEXT), read(TASK_API)
-    assert task_api.environ == {**check_job.environ, "ARBITER_ACTION": "nomad-stop"}
-    assert {name for name in check_job.arbiter.keys() ^ task_api.arbiter.keys() if not name.startswith("__")} == {
-        "identity"
-    }
-    assert check_job.ports == task_api.ports
-
-
-@pytest.mark.parametrize("rule", [*rules.RULES, *rules.CHECK_RULES], ids=lambda rule: rule.__name__)
-def test_job_file_keeps_the_rule(rule: rules.Rule) -> None:
-    assert rule(read(TEXT)) == []
-
-
-@pytest.mark.parametrize("rule", [*rules.RULES, *rules.TASK_API_RULES], ids=lambda rule: rule.__name__)
-def test_job_file_for_the_task_api_keeps_the_rule(rule: rules.Rule) -> None:
-    assert rule(read(TASK_API)) == []
+def test_jobs_differ_only_in_what_restarts_the_app(job: JobFile) -> None:
+    task_api = read(TASK_API_JOB_FILE.read_text())
+    assert task_api.environ == {**job.environ, "ARBITER_ACTION": "nomad-stop"}
+    assert job.arbiter.keys() ^ task_api.arbiter.keys() == {"identity"}
+    assert job.ports == task_api.ports
 
 
 def test_assignments_of_a_template_are_found_between_its_calls() -> None:

@@ -9,13 +9,11 @@ from typing import Final
 
 import pytest
 
-from deploy.haproxy_config import CASCADE
 from harness import receiver
 from sidecar.cli import remote
 from sidecar.config import addresses, webhook_template
 from sidecar.config.settings import Config, setting_names
 from sidecar.config.sources import variable
-from sidecar.core.types import ENTRY_WORDS
 from sidecar.notify.alerts import WORDS
 from sidecar.server import health
 
@@ -53,39 +51,11 @@ def test_links_and_settings_of_the_page_exist(page: Path) -> None:
 # -- balancers.md and haproxy/README.md -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("header", [health.WEIGHT, health.STATE, health.REASON, health.DEGRADED])
-def test_page_shows_each_header_of_a_health_answer(header: str) -> None:
-    assert f"{header}: " in BALANCERS
-
-
 def test_balancers_poll_the_public_port_for_the_health_that_drains_first() -> None:
     public_port = addresses.split(Config().server.public_listen)[1]
     assert re.findall(r"path: (\S+?)[ ,}]", BALANCERS) == ["/health/haproxy"] * 2
     assert re.findall(r"\bport(?:_value)?: (9\d+)", BALANCERS) == [str(public_port)] * 2
     assert f"a weight of {health.DEGRADED_BELOW} %" in BALANCERS
-
-
-def test_guide_explains_every_line_of_the_cascade() -> None:
-    guide = (DEPLOY / "haproxy" / "README.md").read_text()
-    lines = {
-        *("balance roundrobin", "weight 100", "maxconn 64", "retries 2", "option redispatch 1", "retry-on"),
-        *("http-request disable-l7-retry unless { method GET HEAD OPTIONS }", "timeout queue 250ms"),
-        *("timeout connect 500ms", "slowstart 20s", "option httpchk", "agent-check", "server-state-file"),
-        "log-health-checks",
-    }
-    shipped = CASCADE.read_text()
-    assert {line for line in lines if line not in shipped} == set()
-    assert lines <= set(re.findall(r"`([^`]+)`", guide.partition("## What HAProxy cannot do")[0]))
-
-
-# -- fleet.md ---------------------------------------------------------------------------------------------------------
-
-
-def test_outcomes_are_words_of_the_ledger() -> None:
-    section = (DEPLOY / "fleet.md").read_text().split("\n## Outcome\n")[1].split("\n## ")[0]
-    outcomes = [row.split("|")[1].strip() for row in section.splitlines() if row.startswith("|")][2:]
-    assert {{"did not help": "unhelped"}.get(word, word) for word in outcomes} <= ENTRY_WORDS
-    assert len(outcomes) == 3
 
 
 # -- messages.md ------------------------------------------------------------------------------------------------------
@@ -94,11 +64,6 @@ def test_outcomes_are_words_of_the_ledger() -> None:
 @pytest.mark.parametrize(("word", "severity"), MESSAGE_WORDS)
 def test_table_of_messages_has_the_word_with_its_severity(word: str, severity: str) -> None:
     assert re.search(rf"^\| `{word}` \| {severity} \|", MESSAGES, re.MULTILINE)
-
-
-def test_page_names_every_field_of_a_template() -> None:
-    section = MESSAGES.split("## Other JSON")[1]
-    assert {name for name in webhook_template.FIELDS if f"`{name}`" not in section} == set()
 
 
 def test_templates_of_the_page_are_valid() -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import kubernetes_validate
 import pytest
@@ -16,13 +13,18 @@ from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
 from deploy import places
-from deploy.places import Place
 from harness.binaries import find
 from sidecar import __version__
 from sidecar.app.daemon import EXIT_CULLED
 from sidecar.config import addresses
 from sidecar.config.load import SettingsError, load
 from sidecar.config.settings import Config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from deploy.places import Place
 
 APP_PORT: Final = 8080
 SERVED: Final = {"/health/haproxy", "/health/restart", "/livez"}
@@ -113,54 +115,3 @@ def test_settings_of_the_place_are_valid_and_belong_together(place: Place) -> No
     assert {probe["httpGet"]["path"] for probe in probes} <= SERVED
     readiness = place.app.get("readinessProbe", {})
     assert settings.culling.drain > readiness.get("periodSeconds", 0) * readiness.get("failureThreshold", 3)
-
-
-GRANTED_S: Final = 4
-"""A suspect's errors settle for 3 s, and the store answers."""
-
-
-def test_pages_have_the_times_of_their_files() -> None:
-    every = {name: build() for name, build in PLACES.items()}
-    down_s = {name: GRANTED_S + load({}, place.environ).culling.drain for name, place in every.items()}
-
-    def failed_s(name: str, probe: str, since_s: float) -> tuple[float, float]:
-        """The seconds of the first and of the last poll that can be the one too many."""
-        spec = every[name].app[probe]
-        period_s, limit = spec["periodSeconds"], spec.get("failureThreshold", 3)
-        return since_s + (limit - 1) * period_s, since_s + limit * period_s
-
-    older_s, newer_s = (f"{down_s[name]:g}" for name in ("kubernetes, older", "kubernetes"))
-    assert older_s == newer_s
-    unready_s = failed_s("kubernetes", "readinessProbe", GRANTED_S)[1]
-    killed_s = failed_s("kubernetes, older", "livenessProbe", down_s["kubernetes, older"])
-    ecs_s = failed_s("ecs", "readinessProbe", GRANTED_S)[1]
-    compose_s, systemd = down_s["compose"], load({}, every["systemd"].environ)
-    # Docker asks so long after the last check, whose second look comes after another second. Starting curl takes time.
-    check_s = compose_s + every["compose"].app["readinessProbe"]["periodSeconds"] + 1
-    told = {name: dict(_rows(name)) for name in ("kubernetes", "ecs", "compose", "systemd")}
-    assert [*told["kubernetes"]][1:5] == [
-        f"about {GRANTED_S} s",
-        f"until {unready_s:g} s",
-        f"{newer_s} s",
-        f"{killed_s[0]:g} to {killed_s[1]:g} s",
-    ]
-    assert [*told["ecs"]][1:4] == [
-        f"about {GRANTED_S} s",
-        f"until {math.ceil(ecs_s / 10) * 10} s",
-        f"{down_s['ecs']:g} s",
-    ]
-    assert [*told["compose"]][1:3] == [f"about {GRANTED_S} s", f"{compose_s:g} s"]
-    latest_s = float([*told["compose"]][3].removeprefix("until ").removesuffix(" s"))
-    assert check_s + 2 <= latest_s <= check_s + 3, "two polls by curl take up to a second each"
-    assert [*told["systemd"]][1:4] == [
-        f"about {GRANTED_S} s",
-        f"{down_s['systemd']:g} s",
-        f"until {down_s['systemd'] + systemd.action.action_timeout:g} s",
-    ]
-
-
-def _rows(name: str) -> list[list[str]]:
-    """The rows of the table "What happens": when, and what."""
-    page = (places.DEPLOY / name / "README.md").read_text()
-    table = page[page.index("## What happens") :].split("\n\n")[1]
-    return [[cell.strip() for cell in line.strip("|").split("|")][:2] for line in table.splitlines()[2:]]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 
-from client.statsd_receiver import Receiver
 from deploy.client_programs import CLIENTS, Posted, counts_of, run, runtime, udp
 from sidecar.inputs.report_bodies import read_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from client.statsd_receiver import Receiver
 
 # -- shell ------------------------------------------------------------------------------------------------------------
 

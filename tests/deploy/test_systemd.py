@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from deploy.env_file import EXAMPLE, commented_out, given
+from deploy.env_file import EXAMPLE, given
 from harness.binaries import find
 from sidecar.config.load import SettingsError, load
 from sidecar.runlock import durations
@@ -86,11 +86,6 @@ def latch_survives_a_restart_and_not_a_stop(unit: Directives) -> list[str]:
     return sentences + ([] if state_dir == f"/run/{directory}" else [f"state in {state_dir}, not in /run/{directory}"])
 
 
-def example_file_agrees_about_the_state(unit: Directives) -> list[str]:
-    shown = commented_out(EXAMPLE.read_text())["ARBITER_STATE_DIR"]
-    return [] if _environ(unit).get("ARBITER_STATE_DIR") == shown else [f"the example file says {shown}"]
-
-
 def sidecar_always_comes_back(unit: Directives) -> list[str]:
     return _expected(unit, {"Restart": "always", "StartLimitIntervalSec": "0"})
 
@@ -99,10 +94,6 @@ def stopping_arbiter_may_finish(unit: Directives) -> list[str]:
     allowed = durations.parse("".join(unit.get("TimeoutStopSec", ["0"])))
     needed = load({}, _environ(unit)).server.stop_drain
     return [] if allowed > needed else [f"TimeoutStopSec {allowed:g} s, STOP_DRAIN {needed:g} s"]
-
-
-def settings_come_from_the_file(unit: Directives) -> list[str]:
-    return _expected(unit, {"EnvironmentFile": "/etc/health-arbiter/arbiter.env"})
 
 
 def service_can_do_little_harm(unit: Directives) -> list[str]:
@@ -128,10 +119,8 @@ RULES: Final[tuple[Rule, ...]] = (
     settings_are_valid,
     culled_app_is_restarted_and_noticed,
     latch_survives_a_restart_and_not_a_stop,
-    example_file_agrees_about_the_state,
     sidecar_always_comes_back,
     stopping_arbiter_may_finish,
-    settings_come_from_the_file,
     service_can_do_little_harm,
 )
 
@@ -153,19 +142,8 @@ def _systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the unit for a main and its standby -----------------------------------------------------------------------------
 
 
-ENDS: Final = {"RuntimeMaxSec", "RuntimeRandomizedExtraSec"}
-"""A sidecar ends after a day, at random so that the two do not end together."""
-
-
 def _lines(text: str) -> set[tuple[str, str]]:
     return {(name, value) for name, values in _read(text).items() for value in values}
-
-
-def test_pair_differs_from_the_single_unit_only_where_two_need_it() -> None:
-    pair, single = _lines(PAIR), _lines(TEXT)
-    changed = {"Description", "ExecStart", "RuntimeDirectoryPreserve"}
-    assert {name for name, _ in single - pair} == changed
-    assert {name for name, _ in pair - single} == changed | {"Conflicts", "Environment", *ENDS}
 
 
 def test_pair_shares_one_directory_that_neither_removes() -> None:
@@ -174,12 +152,6 @@ def test_pair_shares_one_directory_that_neither_removes() -> None:
     assert {("RuntimeDirectory", "health-arbiter"), ("RuntimeDirectoryPreserve", "yes")} <= _lines(PAIR)
     assert ("User", "health-arbiter") in _lines(PAIR), "with two users neither could read the files of the other"
     assert "%i" not in "".join(value for name, value in _lines(PAIR) if name != "Description")
-
-
-def test_main_at_the_end_of_its_lifetime_comes_back_as_standby() -> None:
-    assert sidecar_always_comes_back(_read(TEXT)) == stopping_arbiter_may_finish(_read(PAIR)) == []
-    assert ("Restart", "always") in _lines(PAIR)
-    assert {name for name, _ in _lines(PAIR)} >= ENDS
 
 
 # -- polkit ------------------------------------------------------------------------------------------------------------

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.certificates import Authority
-from harness.own_address import own_address
 from harness.ports import free_port
-from harness.redis_acl import rights_of
 from harness.sidecar import AT_ONCE, Sidecar, command
 from harness.waiting import wait_for
 from sidecar.net.client_tls import KeyPair
@@ -60,24 +58,6 @@ def guarded(sidecar: StartSidecar, token_file: Path, run_dir: Path) -> Sidecar:
     """A sidecar with a token and every listener open."""
     place = f"127.0.0.1:{free_port()}"
     return sidecar(token_file=token_file, page_listen=place, socket=run_dir / "app.sock", **FAST)
-
-
-# -- a Redis user for one service -------------------------------------------------------------------------------
-
-
-@pytest.mark.site
-def test_sidecar_needs_no_more_in_redis_than_the_user_of_its_service_has(
-    sidecar: StartSidecar, redis_server: RedisServer
-) -> None:
-    redis_server.cli("ACL", "SETUSER", "shop", "on", f">{WORD}", *rights_of("shop"))
-    url = redis_server.url.replace("redis://", f"redis://shop:{WORD}@")
-    one, _ = (sidecar(name, service="shop", redis_url=url, **FAST) for name in "ab")
-    for order in (HOLD, ("release",), ("fleet",), ("events",)):
-        assert command(one, *order).code == 0, order
-    one.post_error(5)
-    wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="it is culled")
-    wait_for(lambda: "culled" in command(one, "events").out, timeout_s=60, what="the cull is in the ledger")
-    assert redis_server.cli("ACL", "LOG") == []
 
 
 # -- every route of every listener ------------------------------------------------------------------------------
@@ -238,48 +218,6 @@ def _connected(one: Sidecar, listener: str) -> socket.socket:
     return socket.create_connection(one.address(listener), 5)
 
 
-@pytest.mark.site
-def test_command_trusts_only_the_certificate_of_its_own_settings(over_tls: Sidecar, pairs: list[KeyPair]) -> None:
-    over_tcp = {"ARBITER_SOCKET": ""}
-    assert json.loads(command(over_tls, "fleet", "--json", **over_tcp).out)["instance"] == "a"
-    command(over_tls, *HOLD, **over_tcp)
-    assert over_tls.request("socket", "GET", "/fleet").json()["local_hold"]["author"] == "alice"
-    other = {"ARBITER_TLS_CERT": pairs[1].cert, "ARBITER_TLS_KEY": pairs[1].key}
-    refused = command(over_tls, "release", **over_tcp, **other)
-    assert refused.code == 69
-    assert f"it shows another certificate than {pairs[1].cert} (ARBITER_TLS_CERT) has" in refused.err
-
-
-HAPROXY: Final = """
-defaults
-  mode http
-  timeout connect 1s
-  timeout client 5s
-  timeout server 5s
-backend app
-  option httpchk GET /health/haproxy
-  server one 127.0.0.1:{app} check port {public} check-ssl verify none inter 200ms {agent}
-"""
-
-
-@pytest.mark.site
-def test_haproxy_checks_over_tls_and_its_agent_check_without(
-    run_dir: Path, children: Children, files: KeyPair, haproxy: StartHaproxy
-) -> None:
-    settings = {"tls_cert": files.cert, "tls_key": files.key, "tls_listeners": "public", **FAST}
-    one = children.adopt(Sidecar(run_dir, **settings)).start()
-    agent = f"agent-check agent-port {one.address('agent')[1]} agent-inter 200ms"
-    proxy = haproxy(HAPROXY.format(app=free_port(), public=one.address("public")[1], agent=agent))
-
-    def row() -> dict[str, str]:
-        return proxy.show_servers()["app", "one"]
-
-    wait_for(lambda: row()["check_status"] == "L7OK", timeout_s=60, what="the check is answered over TLS")
-    wait_for(lambda: row()["agent_status"].endswith("L7OK"), timeout_s=60, what="the agent is asked")
-    one.post_error(5)
-    wait_for(lambda: row()["status"].startswith("DOWN"), timeout_s=60, what="the agent takes it out")
-
-
 def _default_server(public: int, authority: Authority, own: Path | None) -> str:
     """The line of ``deploy/haproxy/README.md`` for a sidecar that asks its clients for a certificate."""
     found: list[str] = re.findall(r"^    (default-server .*)$", README.read_text(), re.MULTILINE)
@@ -326,34 +264,3 @@ def _plain(default_server: str) -> str:
     before, _, after = text.partition("default-server ")
     assert "port 9181" in after.splitlines()[0]
     return f"{before}{default_server}\n    server app1 127.0.0.1:{free_port()}\n"
-
-
-# -- addresses --------------------------------------------------------------------------------------------------
-
-
-def _received(at: tuple[str, int], source: str, *, sent: bytes = b"GET /health HTTP/1.0\r\n\r\n") -> bytes:
-    """What a client with this address gets until the end of the connection."""
-    received = b""
-    with suppress(ConnectionError), socket.create_connection(at, 30, (source, 0)) as connection:
-        connection.sendall(sent)
-        while piece := connection.recv(4096):
-            received += piece
-    return received
-
-
-@pytest.mark.site
-def test_only_listed_addresses_and_this_machine_reach_the_public_and_the_agent_listener(sidecar: StartSidecar) -> None:
-    own, public, agent = own_address(), free_port(), free_port()
-    listeners = {"public_listen": f"0.0.0.0:{public}", "agent_listen": f"0.0.0.0:{agent}"}
-    one = sidecar(**listeners, public_allow="198.51.100.0/24,fd00::/8", **FAST)
-    for _ in range(20):
-        assert _received(("127.0.0.1", public), own) == b""
-        assert _received(("127.0.0.1", agent), own, sent=b"\n") == b""
-        assert one.health() == (200, "up\n")
-    counted = one.metrics()
-    for listener in ("public", "agent"):
-        assert counted[f'arbiter_refusals_total{{listener="{listener}",reason="address"}}'] == 20
-    for source, at in (("127.0.0.2", "127.0.0.1"), (own, own)):
-        assert _received((at, public), source).startswith(b"HTTP/1.0 200 OK")
-        assert _received((at, agent), source, sent=b"") == b"up ready 100%\n"
-    assert one.post_error()["state"] == "up", "the local listener has no such list"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -45,29 +43,6 @@ def test_sidecar_leaves_with_its_code_and_the_next_one_starts_clean(
     assert [entry["reason"] for entry in _entries(one, "acted")] == ["exit"]
     one.post_error(5, kind="redis")
     assert one.wait(90) == 88, "another incarnation, another token"
-
-
-@pytest.mark.site
-@pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "not restarted"])
-def test_sidecar_that_left_alone_keeps_the_app_down(
-    sidecar: StartSidecar, redis_server: RedisServer, *, is_restarted: bool
-) -> None:
-    app = socket.create_server(("127.0.0.1", 0))
-    port = app.getsockname()[1]
-    one = sidecar("one", action="exit", app_port=port, redis_url=redis_server.url, **CULL)
-    wait_for(lambda: one.metrics()["arbiter_app_listening"] == 1, timeout_s=60, what="the port is seen")
-    one.post_error(5)
-    assert one.wait(90) == 88
-    if is_restarted:
-        app.close()
-        app = socket.create_server(("127.0.0.1", port))
-    with closing(app):
-        one.start()
-        if is_restarted:
-            _await_health(one, 200)
-        wait_for(lambda: one.metrics()["arbiter_app_listening"] == 1, timeout_s=60, what="the port is seen again")
-        assert one.health("/health/nomad")[0] == (200 if is_restarted else 503)
-        assert one.alive
 
 
 def test_command_restarts_the_app_and_the_sidecar_says_so(
@@ -129,21 +104,3 @@ def test_sidecar_that_ended_during_its_action_says_so_when_it_is_back(
     wait_for(lambda: _entries(one, "action_failed"), timeout_s=60, what="it is in the ledger")
     assert one.health("/health/nomad")[0] == 503
     assert "stopped during the action" in one.request("local", "GET", "/why?format=text").body
-
-
-@pytest.mark.site
-def test_action_that_fails_leaves_the_container_to_its_check(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    one = sidecar("one", action="nomad-stop", redis_url=redis_server.url, **CULL)
-    one.post_error(5)
-    failed = 'arbiter_actions_total{action="nomad-stop",outcome="failed"}'
-    wait_for(lambda: one.metrics()[failed] == 1, timeout_s=60, what="the action has failed")
-    assert one.health("/health/nomad")[0] == 503
-    told = one.request("local", "GET", "/why?format=text").body
-    assert "action: nomad-stop failed" in told
-    assert "NOMAD_SECRETS_DIR" in told
-    wait_for(lambda: _entries(one, "action_failed"), timeout_s=60, what="it is in the ledger")
-    wait_for(
-        lambda: any(line["level"] == "error" and "action" in line["message"] for line in one.log_lines()),
-        timeout_s=60,
-        what="it is logged",
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from datetime import datetime
@@ -119,31 +118,3 @@ def test_verdict_is_the_same_for_every_way_of_reporting(
     assert app.work(3) == [200] * 3
     wait_for(lambda: one.verdict()["state"] == "up", timeout_s=60, what="no verdict once healed")
     assert one.health() == (200, "up\n")
-
-
-def test_failed_scrape_is_no_error_of_the_app_and_culls_it_only_if_configured(sidecar: StartSidecar) -> None:
-    (port,) = free_ports(1)
-    failing: dict[str, Setting] = {"scrape_url": f"http://127.0.0.1:{port}/metrics", "check_interval": "500ms"}
-    failing = {**SELECTORS, "scrape_interval": "250ms", **failing}
-    one = sidecar("one", **failing)
-    other = sidecar("other", settle="0s", drain="0s", scrape_down_after="2", **failing)
-    name = 'arbiter_scrapes_total{outcome="connection"}'
-    wait_for(lambda: one.metrics().get(name, 0) >= 3, timeout_s=60, what="three scrapes have failed")
-    assert one.verdict()["state"] == "up"
-    assert one.verdict()["evidence"]["missed_scrapes"] >= 3
-    assert one.verdict()["evidence"]["missed_cause"] == "connection"
-    assert one.verdict()["evidence"]["errors"] == 0
-    wait_for(lambda: other.health()[0] == 503, timeout_s=60, what="the other is culled")
-    assert "the app did not answer 2 scrapes in a row" in other.health()[1]
-
-
-def test_datagrams_are_counted_and_garbage_is_dropped(sidecar: StartSidecar) -> None:
-    one = sidecar("one", statsd_listen=f"127.0.0.1:{free_ports(1)[0]}", error_limit="1000")
-    host, _, port = str(one.settings["statsd_listen"]).rpartition(":")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        for packet in [b"errors:1|c|#kind:redis"] * 4 + [b"\xff\xfe not a line"]:
-            sender.sendto(packet, (host, int(port)))
-    unreadable = 'arbiter_datagram_dropped_total{reason="unreadable"}'
-    wait_for(lambda: one.metrics()[unreadable] == 1, timeout_s=60, what="the garbage is counted")
-    assert _errors(one) == 4
-    assert one.metrics()["arbiter_datagram_packets_total"] == 5

@@ -110,19 +110,6 @@ def _end_drain(one: Sidecar) -> None:
 
 
 @pytest.mark.site
-def test_replaced_app_is_served_again(site: Site) -> None:
-    """Only ``ready`` ends ``drain`` and only ``up`` ends ``fail``, so the line always has both."""
-    sidecar = site.sidecars["app2"]
-    sidecar.post_error(5, app_start="boot-1")
-    _end_drain(sidecar)
-    site.await_status("app2", "DOWN")
-    sidecar.post_error(1, count=0, app_start="boot-2")
-    site.await_status("app2", "UP")
-    site.await_served("app2", 20)
-    assert site.clients.lost == {}
-
-
-@pytest.mark.site
 def test_stopping_sidecar_drains_without_a_lost_request(site: Site) -> None:
     """With a stop drain, a sidecar takes its app out of the balancer before it ends."""
     site.sidecars["app2"].stop()

@@ -11,7 +11,7 @@ from harness.sidecar import ASKS_AGAIN, command
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
-    from harness.children import StartRedis, StartSidecar
+    from harness.children import StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
 
@@ -53,22 +53,3 @@ def test_hold_set_beside_one_sidecar_keeps_the_others_up_until_it_is_released(
     assert command(there, "release").out.startswith("the service is released; ")
     wait_for(lambda: _fails_on(here), timeout_s=60, what="the released container is culled at its next check")
     assert not _is_down(there), "its own hold still counts"
-
-
-@pytest.mark.site
-def test_hold_set_while_redis_is_away_holds_this_one_also_when_it_is_back(
-    sidecar: StartSidecar, start_redis: StartRedis
-) -> None:
-    server = start_redis()
-    here, there = sidecar.fleet(2, redis_url=server.url, **ASKS_AGAIN)
-    server.kill()
-    assert command(here, *HOLD).code == 1
-    for one in (here, there):
-        one.post_error(10)
-    server.start()
-    assert await_denied(here, "hold")["sentence"].startswith(SAID)
-    wait_for(lambda: _fails_on(there), timeout_s=60, what="the other, without a hold, is culled")
-    await_denied(here, "hold")
-    assert not _is_down(here)
-    assert command(here, "release").out.startswith("the service is released; ")
-    wait_for(lambda: _fails_on(here), timeout_s=60, what="it is culled")

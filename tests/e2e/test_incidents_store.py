@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.fleet_driver import FleetDriver, await_denied, await_metrics, claim
-from harness.redis_proxy import RedisProxy
-from harness.sidecar import GATES, NO_GATES, Setting, Sidecar, command
-from harness.sidecar_pool import SidecarPool
+from harness.fleet_driver import FleetDriver, await_denied, await_metrics
+from harness.sidecar import NO_GATES, Setting, Sidecar, command
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
-    from harness.children import Children, StartRedis, StartSidecar
+    from collections.abc import Callable
+
+    from harness.children import StartRedis
     from harness.redis_server import RedisServer
+    from harness.sidecar_pool import SidecarPool
 
 pytestmark = [pytest.mark.redis, pytest.mark.site]
 
@@ -38,7 +38,6 @@ QUICK: dict[str, Setting] = {
 }
 BOUND: dict[str, Setting] = {**NO_GATES, **QUICK, "after_data_loss": "wait", "budget": str(BUDGET)}
 """Only the bound: every sick container is culled, up to the budget."""
-ALL: dict[str, Setting] = {**GATES, **QUICK, "budget": "10", "probation": "2s"}
 
 
 @pytest.fixture
@@ -149,122 +148,10 @@ def test_stepped_clock_neither_grants_tokens_nor_stops_culls(pool: SidecarPool, 
     assert times[4] - times[3] >= window_s
 
 
-def test_member_that_died_while_the_clock_was_ahead_is_removed(
-    sidecar: StartSidecar, children: Children, start_redis: StartRedis
-) -> None:
-    server = start_redis("stepped", faketime=True)
-    server.run_clock(3600)
-    settings: dict[str, Setting] = {**BOUND, "redis_url": server.url, "min_healthy": "1"}
-    stay = SidecarPool(sidecar, children, hosts=1)
-    driver = FleetDriver(stay.fleet(2, **settings, service="app"))
-    dying = sidecar("dies", **settings)
-    await_metrics(driver.members[0], {"arbiter_fleet_alive": 3})
-    dying.kill()
-    server.run_clock(0)
-    await_metrics(driver.members[0], {"arbiter_fleet_alive": 2}, timeout_s=60)
-
-
-# -- settings ---------------------------------------------------------------------------------------------------------
-
-
-def test_budget_is_one_for_all_strategies(pool: SidecarPool, redis_server: RedisServer) -> None:
-    common: dict[str, Setting] = {**BOUND, "budget": "5", "redis_url": redis_server.url, "service": "app"}
-    fleets = pool.fleets(
-        *((4, {**common, "budget_strategy": strategy}) for strategy in ("log", "previous", "fixed")), names="abc"
-    )
-    driver = FleetDriver([one for fleet in fleets for one in fleet])
-    driver.await_metrics(fleet_alive=12, fleet_policies=3)
-    pass_beats(3)
-    with driver.keep_sick(*driver.members):
-        wait_for(lambda: len(driver.down()) == 5, timeout_s=60, what="five are culled")
-        pass_beats(8)
-    assert len(driver.down()) == 5
-
-
-def test_sidecar_with_a_smaller_budget_binds_all_of_them(
-    start_fleet: Callable[..., FleetDriver], sidecar: StartSidecar, redis_server: RedisServer
-) -> None:
-    driver = start_fleet(3)
-    odd = sidecar("odd", **{**BOUND, "budget": "1"}, redis_url=redis_server.url)
-    driver.await_metrics(fleet_alive=4, fleet_policies=2)
-    driver.make_sick(*driver.members[:2])
-    first = wait_for(driver.down, timeout_s=60, what="one of the two is culled")
-    (second,) = (one for one in driver.members[:2] if one not in first)
-    denied = await_denied(second, "window")
-    assert (denied["used"], denied["capacity"]) == (1, 1)
-    odd.stop()
-    driver.await_down(*driver.members[:2])
-
-
-def make_sick_until(driver: FleetDriver, one: Sidecar, predicate: Callable[[], bool], what: str) -> None:
-    """Report errors again and again: on a busy machine some leave a short window before they lead to a claim."""
-
-    def is_so() -> bool:
-        driver.make_sick(one)
-        return predicate()
-
-    wait_for(is_so, timeout_s=60, what=what)
-
-
 # -- claims and names -------------------------------------------------------------------------------------------------
 
 
-def test_container_that_recovers_gives_its_grant_back_and_must_pass_the_gates_again(
-    pool: SidecarPool, redis_server: RedisServer
-) -> None:
-    """The claim is granted, the reply is lost, and the errors leave the window before the next claim."""
-    with RedisProxy(redis_server.port) as proxy:
-        driver = ready(pool.fleet(5, **{**ALL, "error_window": "3s"}, redis_url=proxy.url))
-        first, second = driver.members[:2]
-        proxy.lose("reply")
-        make_sick_until(driver, first, lambda: proxy.lost.wait(0.5), "it claims, and gets no reply")
-        name = str(first.settings["instance"])
-        assert redis_server.cli("HEXISTS", key("culls"), name)
-        wait_for(lambda: first.verdict()["state"] == "up", timeout_s=60, what="it has recovered")
-        proxy.lose("nowhere")
-        wait_for(
-            lambda: not redis_server.cli("HEXISTS", key("culls"), name), timeout_s=60, what="its grant is given back"
-        )
-        make_sick_until(driver, second, lambda: driver.down() == [second], "the second is culled")
-        make_sick_until(driver, first, lambda: claim(first).get("reason") == "trial", "the first waits for the trial")
-        assert driver.down() == [second]
-
-
-def test_two_containers_of_one_name_are_not_culled_and_every_command_shows_it(
-    sidecar: StartSidecar, children: Children, redis_server: RedisServer
-) -> None:
-    pools = [SidecarPool(sidecar, children, hosts=1) for _ in range(2)]
-    settings: dict[str, Setting] = {**ALL, "redis_url": redis_server.url}
-    alone = FleetDriver(pools[0].fleet(4, **settings, service="app"))
-    twin = sidecar("twin", **{**settings, "instance": alone.members[0].settings["instance"]})
-    twins = alone.members[0], twin
-    twin.post_error(count=0, app_start="other")
-    warning = "two containers run under this instance name: neither may be culled or retired until one is renamed"
-    wait_for(lambda: pools[0].lines(message=warning), timeout_s=60, what="the first one logs it")
-    wait_for(
-        lambda: any(line["message"] == warning for line in twin.log_lines()), timeout_s=60, what="the other one logs it"
-    )
-    alone.make_sick(alone.members[0])
-    twin.post_error(count=5, kind="redis", app_start="other")
-    for one in twins:
-        await_denied(one, "duplicate")
-    table = command(twin, "fleet").out
-    assert "duplicate" in table, table
-    doctor = command(twin, "doctor")
-    assert "instance name" in doctor.out, doctor.out
-    assert [one.health()[0] for one in twins] == [200, 200]
-
-
 # -- what stands in the store -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["", "n00"], ids=["of the service", "of an instance"])
-def test_hold_that_is_not_utf8_stops_no_cull(
-    start_fleet: Callable[..., FleetDriver], redis_server: RedisServer, name: str
-) -> None:
-    driver = start_fleet(3)
-    redis_server.cli("HSET", key("holds"), name, b'{"f":1,"author":"\xff"}')
-    use_budget(driver, 1)
 
 
 def test_sidecar_of_a_later_version_neither_stops_culls_nor_breaks_the_bound(

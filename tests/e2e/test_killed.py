@@ -73,18 +73,6 @@ def test_claim_is_repeated_after_a_lost_reply_and_costs_one_token(
         assert redis_server.cli("ZCARD", GRANTS) == 1
 
 
-@pytest.mark.site
-def test_killed_while_settling_it_starts_without_errors(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    one = sidecar("one", **{**AT_ONCE, "settle": "30s"}, redis_url=redis_server.url)
-    one.post_error(5)
-    wait_for(_is(one, "suspect"), timeout_s=60, what="it settles")
-    one.kill()
-    one.start()
-    assert one.health() == (200, "up\n")
-    assert one.verdict()["evidence"]["errors"] == 0
-    assert redis_server.cli("EXISTS", GRANTS) == 0
-
-
 def test_killed_while_draining_it_finishes_the_drain_and_goes_down(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
@@ -138,23 +126,3 @@ def test_restarted_app_starts_clean_with_its_own_claim(sidecar: StartSidecar, re
 def _latched(one: Sidecar) -> bool:
     files = list(one.directory.glob("one.state/health-arbiter-*.json"))
     return bool(files) and '"reason"' in files[0].read_text()
-
-
-@pytest.mark.site
-def test_replacement_with_the_same_name_is_another_incarnation_without_app_start(
-    sidecar: StartSidecar, redis_server: RedisServer
-) -> None:
-    """Without a state directory the new sidecar has no state of the old one, and does not use its token."""
-    one = sidecar("one", **AT_ONCE, state_dir="", redis_url=redis_server.url)
-    for expected in (1, 2):
-        _await_redis(one)
-        one.post_error(5)
-        wait_for(_is(one, "down"), timeout_s=60, what="it is culled")
-        assert redis_server.cli("ZCARD", GRANTS) == expected
-        one.kill()
-        one.start()
-        wait_for(
-            lambda: one.metrics().get("arbiter_fleet_alive") == 1 and one.metrics()["arbiter_fleet_down"] == 0,
-            timeout_s=60,
-            what="the fleet knows that it was replaced",
-        )

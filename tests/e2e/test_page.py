@@ -9,7 +9,6 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -25,6 +24,7 @@ from sidecar.core.fleet.members import About
 from sidecar.core.types import Beat, Entry, Presence, State, Unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from harness.children import Children, StartSidecar

@@ -58,25 +58,6 @@ def test_culled_app_that_is_restarted_in_place_is_up_again(
     wait_for(lambda: {"culled", "restarted"} <= _events(one), timeout_s=60, what="both are in the ledger")
 
 
-@pytest.mark.site
-def test_restarts_of_a_well_app_are_in_the_ledger_and_do_not_flood_it(
-    sidecar: StartSidecar, redis_server: RedisServer
-) -> None:
-    one = sidecar("one", redis_url=redis_server.url, **CULL, error_limit=3)
-    for life in range(5):
-        one.post_error(1, app_start=f"life-{life}")
-    wait_for(lambda: "restarted" in _events(one), timeout_s=60, what="the first restart is in the ledger")
-    one.kill()  # what restarts the app may restart the sidecar too
-    one.start()
-    one.post_error(1, app_start="life-5")
-    one.post_error(3, app_start="life-5")
-    wait_for(lambda: "suspect" in _events(one), timeout_s=60, what="what came after the last restart is in the ledger")
-    told = [line for line in command(one, "events").out.splitlines() if "  restarted  " in line]
-    assert len(told) == 1
-    assert told[0].endswith("the app was restarted in place, without a cull")
-    assert "1 in place: 0 while suspect or culled, 1 without a cull" in command(one, "report").out
-
-
 @pytest.mark.parametrize(
     "named",
     ["never", *(pytest.param(when, marks=pytest.mark.site) for when in ("before the port is seen", "after its cull"))],
@@ -104,19 +85,6 @@ def test_restarted_sidecar_knows_the_app_that_it_culled(
     with closing(_listening(port)):
         one.start()
         _await_health(one, 200)
-
-
-@pytest.mark.site
-def test_app_that_also_names_its_life_begins_one_life_for_each_restart(sidecar: StartSidecar) -> None:
-    port = free_port()
-    one = sidecar("one", app_port=port, error_limit=100)
-    for life in range(3):
-        with closing(_listening(port)):
-            one.post_error(2, app_start=f"boot-{life}")
-            wait_for(lambda: one.verdict()["evidence"]["errors"] == 2, timeout_s=60, what="only its own errors count")
-            for _ in range(3):
-                one.post_error(count=0, app_start=f"boot-{life}")
-            assert one.verdict()["evidence"]["errors"] == 2
 
 
 def _has_saved(directory: Path, socket_id: str) -> bool:

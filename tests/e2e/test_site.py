@@ -7,10 +7,8 @@ sources at the end with one another.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from itertools import product
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -20,8 +18,8 @@ from harness.browser import Browser, Window
 from harness.children import Children
 from harness.prometheus import AlertHistory
 from harness.sidecar import Sidecar, command
-from harness.site import BUDGET, SERVICE, Site, SiteApps
-from harness.site_scenario import AUTHOR, PHASES, REASON, RELEASER, Recording, SiteScenario, differences, is_asked
+from harness.site import SERVICE, Site, SiteApps
+from harness.site_scenario import AUTHOR, PHASES, REASON, Recording, SiteScenario, differences, is_asked
 from harness.site_sources import NAMES, events, sources
 from harness.waiting import wait_for
 
@@ -118,11 +116,6 @@ def test_ledger_has_every_cull_with_its_grant_and_its_outcome(recording: Recorde
     assert Counter(event["kind"] for event in recording.entries("unhelped")) == {"mysql": 1}
 
 
-def test_ledger_and_report_have_the_duration_of_replacements(recording: Recorded) -> None:
-    assert len(recording.entries("replaced")) == len(recording.entries("culled"))
-    assert recording.report["replaced_s"]["count"] == len(recording.entries("culled"))
-
-
 def test_report_has_the_sums_of_the_ledger(recording: Recorded) -> None:
     report = recording.report
     whats = Counter(event["what"] for event in recording.events)
@@ -138,45 +131,11 @@ def test_report_has_the_sums_of_the_ledger(recording: Recorded) -> None:
     assert causes == {"mysql": (1, 0, 1), "redis": (3, 3, 0), "rabbitmq": (1, 1, 0)}
 
 
-def test_command_shows_the_ledger_of_the_api(recording: Recorded) -> None:
-    # The API has them in the order of arrival, and the command in that of time: they come from twenty sidecars.
-    assert recording.commanded == sorted(recording.events, key=itemgetter("at"))
-
-
 def test_page_has_a_line_for_every_event(recording: Recorded) -> None:
     whats = Counter(event["what"].replace("_", " ") for event in recording.events)
     shown = Counter(what for line in recording.page for what in whats if f"\n{what}\n" in f"\n{line}\n")
     assert shown == whats
     assert recording.complaints == []
-
-
-def test_culled_container_is_explained_by_its_health_and_by_the_command(recording: Recorded) -> None:
-    (cull,) = [event for event in recording.entries("culled") if event["kind"] == "rabbitmq"]
-    sentence, evidence, *_ = cull["detail"].splitlines()
-    assert re.fullmatch(r"\d+ x rabbitmq \([0-9a-f]+, \S+Z to \S+Z\): no answer from rabbitmq", evidence)
-    for source, text in recording.found.cull_texts.items():
-        shown = " ".join(text.split())
-        assert sentence in shown, source
-        assert cull["instance"] in shown, source
-        assert f"2 of {BUDGET}" in shown, source
-
-
-# -- the trial ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("reason", "containers"), [("trial", 17), ("paused", 18)])
-def test_each_suspect_has_one_refusal_for_the_cull_before_it(recording: Recorded, reason: str, containers: int) -> None:
-    refused = [event for event in recording.entries("denied") if (event["reason"], event["kind"]) == (reason, "mysql")]
-    assert len({event["instance"] for event in refused}) == len(refused) == containers
-
-
-def test_pause_is_sent_once(recording: Recorded) -> None:
-    assert [event["kind"] for event in recording.entries("paused")] == ["mysql"]
-    assert [one["word"] for one in recording.messages if one["word"].startswith("paused")] == ["paused_shared"]
-
-
-def test_suspect_of_a_paused_cause_names_the_release_as_remedy(recording: Recorded) -> None:
-    assert any("health-arbiter release" in sentence for sentence in recording.found.remedies)
 
 
 # -- the hold -------------------------------------------------------------------------------------------------------
@@ -205,10 +164,6 @@ def test_hold_has_its_author_and_reason_in_every_source(recording: Recorded) -> 
         assert REASON in text
     (release,) = recording.entries("release")
     assert reported["released_at"] == release["at"]
-
-
-def test_release_has_its_author(recording: Recorded) -> None:
-    assert [event["author"] for event in recording.entries("release")] == [RELEASER]
 
 
 # -- messages -------------------------------------------------------------------------------------------

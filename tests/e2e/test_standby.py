@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
-import socket
-import stat
-from contextlib import suppress
-from datetime import datetime, timedelta
-from functools import partial
-from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final
 
@@ -18,10 +10,11 @@ import pytest
 
 from harness.main_and_standby import MainAndStandby
 from harness.polls import REFUSED, RESET, UP, Polls
-from harness.ports import free_port
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.children import StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Setting, Sidecar
@@ -47,14 +40,6 @@ def pair(sidecar: StartSidecar, run_dir: Path) -> MainAndStandby:
 
 def _messages(one: Sidecar) -> list[str]:
     return [line["message"] for line in one.log_lines()]
-
-
-def _says(one: Sidecar, message: str) -> bool:
-    return message in _messages(one)
-
-
-def _errors(one: Sidecar) -> int:
-    return int(one.verdict()["evidence"]["errors"])
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.site)])
@@ -122,97 +107,3 @@ def test_third_sidecar_and_a_stopped_standby_end_with_0(pair: MainAndStandby) ->
     assert second.wait(timeout_s=90) == 0
     assert _messages(second) == ["a main is there: nothing to do"]
     assert pair.main.health() == (200, "up\n")
-
-
-@pytest.mark.site
-@pytest.mark.parametrize(
-    "file",
-    [
-        "main.1.lock",
-        pytest.param("standby.1.lock", marks=pytest.mark.site),
-        pytest.param("", id="all", marks=pytest.mark.site),
-    ],
-)
-def test_there_is_one_main_after_its_files_are_removed(pair: MainAndStandby, file: str) -> None:
-    directory = Path(str(pair.settings["run_lock"]))
-    with Polls(pair.main.address("public"), RATE) as polls:
-        if file:
-            (directory / file).unlink()
-        else:
-            shutil.rmtree(directory)
-        wait_for((directory / (file or "main.1.lock")).exists, timeout_s=60, what="the main has looked")
-        assert not _says(pair.standby, "listening")
-        pair.end_main(signal.SIGKILL)
-        assert pair.main.agent_line() == LINE
-    assert set(polls.polled.outcomes) <= {UP, *LOST}
-
-
-@pytest.mark.site
-def test_directory_that_cannot_be_used_is_one_line_and_exit_code_2(sidecar: StartSidecar, run_dir: Path) -> None:
-    one = MainAndStandby(sidecar.unstarted, run_dir / "missing")
-    one.main.launch()
-    assert one.main.wait() == 2
-    said = one.main.output()
-    assert said.startswith("health-arbiter: ARBITER_RUN_LOCK: ")
-    assert said.endswith("No such file or directory\n")
-    assert said.count("\n") == 1
-
-
-@pytest.mark.site
-def test_sockets_of_reports_are_open_again_after_each_end(sidecar: StartSidecar, run_dir: Path) -> None:
-    port, statsd, app = free_port(), run_dir / "statsd.sock", run_dir / "app.sock"
-    sockets: dict[str, Setting] = {"statsd_listen": f"127.0.0.1:{port}", "statsd_socket": statsd, "socket": app}
-    one = MainAndStandby(sidecar.unstarted, run_dir, **MANY, **sockets).start()
-    for number in (signal.SIGKILL, signal.SIGTERM):
-        one.end_main(number)
-        assert one.main.request("socket", "POST", "/errors").json() == {"state": "up"}
-        with (
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unix,
-        ):
-            udp.sendto(b"errors:1|c", ("127.0.0.1", port))
-            unix.sendto(b"errors:1|c", str(statsd))
-        wait_for(lambda: _errors(one.main) == 3, timeout_s=60, what="all three are counted")
-        one.await_standby()
-
-
-@pytest.mark.site
-def test_main_without_a_standby_drains_and_ends(sidecar: StartSidecar, run_dir: Path) -> None:
-    one = MainAndStandby(sidecar.unstarted, run_dir, stop_drain="1s")
-    one.main.launch()
-    one.main.ready()
-    one.main.terminate()
-    assert one.main.wait() == 0
-    logged_at = {line["message"]: datetime.fromisoformat(line["time"]) for line in one.main.log_lines()}
-    assert logged_at["stopped"] - logged_at["stopping"] >= timedelta(seconds=0.99), "it drains"
-
-
-@pytest.mark.site
-def test_lock_directory_is_private_and_has_the_latch(sidecar: StartSidecar, run_dir: Path) -> None:
-    one = MainAndStandby(sidecar.unstarted, run_dir, **FAST)
-    one.main.launch()
-    one.main.ready()
-    one.main.post_error(5)
-    wait_for(lambda: one.main.health()[0] == 503, timeout_s=60, what="it is culled")
-    directory = run_dir / "lock"
-    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    (file,) = directory.glob("health-arbiter-*.json")
-    assert '"latch": {' in file.read_text()
-
-
-@pytest.mark.site
-def test_hook_of_a_killed_main_does_not_keep_the_lock(sidecar: StartSidecar, run_dir: Path) -> None:
-    hook, running = run_dir / "hook", run_dir / "pid"
-    hook.write_text(f"#!/bin/sh\necho $$ >>{running}\nexec sleep 300\n")
-    hook.chmod(0o700)
-    one = MainAndStandby(sidecar.unstarted, run_dir, **FAST, cull_hook=hook, cull_hook_timeout="20s").start()
-    one.main.post_error(5, app_start="boot-1")
-    first = int(wait_for(lambda: running.exists() and running.read_text().strip(), timeout_s=60, what="the hook runs"))
-    try:
-        one.end_main(signal.SIGKILL)
-        wait_for(partial(_says, one.main, "listening"), timeout_s=60, what="the standby has the lock")
-        assert Path(f"/proc/{first}/comm").read_text() == "sleep\n", "the hook of the killed main still runs"
-    finally:
-        for pid in running.read_text().split():
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)

@@ -10,12 +10,10 @@ import pytest
 
 from harness.apps import App
 from harness.ports import free_port
-from harness.sidecar import AT_ONCE, GATES
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
     from harness.children import StartHaproxy, StartSidecar
-    from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
 
 pytestmark = pytest.mark.process
@@ -85,30 +83,3 @@ def test_weight_is_in_every_health_answer_and_haproxy_uses_it(sidecar: StartSide
         wait_for(lambda: server()[0].startswith("DRAIN"), timeout_s=60, what="HAProxy drains it")
         one.post_error(1, count=0, app_start="boot-2")
         wait_for(lambda: server() == ("UP", "100"), timeout_s=60, what="the next incarnation has the full weight")
-
-
-@pytest.mark.site
-def test_weight_is_full_when_weights_are_off(sidecar: StartSidecar) -> None:
-    off = sidecar("off", weight="off", **CALM)
-    _results(off, failed=500)
-    wait_for(lambda: off.verdict()["success_rate"] == 0, timeout_s=60, what="the failures are known")
-    assert (off.agent_line(), off.verdict()["weight"]) == ("up ready 100%\n", 100)
-
-
-def test_suspect_that_waits_for_a_token_gets_less_traffic(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    """A soft drain: its app reports no requests, and three others can take its load."""
-    waiting = {**AT_ONCE, **GATES, "settle": "40s", "redis_url": redis_server.url}
-    fleet = sidecar.fleet(4, **waiting)
-    wait_for(lambda: fleet[0].metrics().get("arbiter_fleet_alive") == 4, timeout_s=60, what="it knows the others")
-    fleet[0].post_error(10)
-    wait_for(lambda: _ready_percent(fleet[0]) < 100, timeout_s=60, what="its weight is lower")
-    assert redis_server.cli("ZCARD", "{ha:default/app}:grants") == 0
-    for one in fleet[1:]:
-        assert _ready_percent(one) == 100
-
-
-def _ready_percent(one: Sidecar) -> int:
-    line = one.agent_line()
-    matched = re.fullmatch(r"up ready ([0-9]{1,3})%\n", line)
-    assert matched, line
-    return int(matched[1])

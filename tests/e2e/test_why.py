@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ import pytest
 
 from harness.sidecar import AT_ONCE
 from harness.waiting import wait_for
-from sidecar.core.explain.samples import MOST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,10 +55,6 @@ def _hook(directory: Path, text: str) -> Path:
     return path
 
 
-def _failures(one: Sidecar) -> list[dict[str, Any]]:
-    return [line for line in one.log_lines() if line.get("where") == "hook"]
-
-
 def test_cull_is_explained_at_both_listeners_and_in_the_health_body(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:
@@ -99,47 +93,6 @@ def test_cull_is_explained_at_both_listeners_and_in_the_health_body(
     assert "10.0.0.1" in one.request("local", "GET", "/why?format=text").body
 
 
-@pytest.mark.site
-def test_next_incarnation_starts_clean_and_keeps_the_evidence_of_the_last(sidecar: StartSidecar, run_dir: Path) -> None:
-    one = sidecar(cull_hook=_hook(run_dir, "echo pid 4711 waits for mysql; echo password=hunter2 >&2; exit 3"), **FAST)
-    _make_sick(one, app_start="life-1")
-    wait_for(lambda: _is_out(one), timeout_s=60, what="it is culled")
-    capture = _why(one)["capture"]
-    assert capture.startswith("the hook ended with exit code 3 after")
-    assert capture.endswith("pid 4711 waits for mysql\npassword=***")
-    assert "4711" not in str(_why(one, "public"))
-    one.post_error(count=1, message="another", app_start="life-2")
-    shown = _why(one)
-    assert shown["state"] in ("starting", "up")
-    assert shown["incarnation"] == "life-2"
-    assert [sample["message"] for sample in shown["samples"]] == ["another"]
-    assert [sample["count"] for sample in shown["last_cull"]["samples"]] == [5]
-    assert shown["capture"] == capture
-    assert shown["history"][0]["what"] in ("restarted", "up")
-
-
-@pytest.mark.site
-def test_whole_evidence_outlives_the_container(sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path) -> None:
-    threads = _hook(run_dir, "seq -f 'thread %05g waits for redis' 1 500; echo the last thread")
-    one = sidecar("one", redis_url=redis_server.url, cull_hook=threads, **FAST)
-    for number in range(MOST):
-        level = "client_error" if number < MOST - 1 else "server_error"
-        one.post_error(count=5, kind=f"kind-{number:02}", level=level, message="no answer, " * 25)
-    wait_for(lambda: _is_out(one), timeout_s=60, what="it is culled")
-    other = sidecar("other", redis_url=redis_server.url, **FAST)
-    culled = wait_for(lambda: _culls(other), timeout_s=60, what="the ledger has it")
-    one.stop()
-    shown = culled[0]["detail"].splitlines()
-    said = [re.match(r"5 x (kind-\d\d) \([^)]+\): (no answer, ?){25}", line) for line in shown[1 : MOST + 1]]
-    assert sorted(line[1] for line in said if line) == [f"kind-{number:02}" for number in range(MOST)]
-    assert shown[-501:] == [*(f"thread {number:05} waits for redis" for number in range(1, 501)), "the last thread"]
-
-
-def _culls(one: Sidecar) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = one.request("local", "GET", "/events").json()["events"]
-    return [event for event in events if event["what"] == "culled"]
-
-
 def test_no_answer_waits_for_a_hook_that_hangs_and_the_cull_goes_on(sidecar: StartSidecar, run_dir: Path) -> None:
     hook = _hook(run_dir, f"echo $$ >{run_dir}/pid.new; mv {run_dir}/pid.new {run_dir}/pid; exec sleep 600")
     one = sidecar(cull_hook=hook, cull_hook_timeout="60s", error_window="10m", **FAST)
@@ -154,14 +107,3 @@ def test_no_answer_waits_for_a_hook_that_hangs_and_the_cull_goes_on(sidecar: Sta
 
 def _read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
-
-
-@pytest.mark.site
-def test_in_shadow_mode_the_hook_is_not_run(sidecar: StartSidecar, run_dir: Path) -> None:
-    one = sidecar(mode="shadow", cull_hook=_hook(run_dir, f"touch {run_dir}/ran"), **FAST)
-    _make_sick(one)
-    wait_for(lambda: one.verdict()["would_be_down"], timeout_s=60, what="it would be culled")
-    shown = _why(one, "public")
-    assert shown["sentence"].startswith("it would be down but for shadow mode")
-    assert shown["history"][0]["what"] == "would_cull"
-    assert not (run_dir / "ran").exists()

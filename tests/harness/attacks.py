@@ -23,7 +23,6 @@ from harness.child import PipedProcess
 BLOCK: Final = 64 * 1024
 DATAGRAM: Final = 60_000
 MOST_S: Final = 1_200.0
-REST_S: Final = 0.002
 
 
 class Attack(NamedTuple):

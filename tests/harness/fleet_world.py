@@ -7,15 +7,13 @@ healthy fleet is made once, and many schedules begin with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from harness.fleet_judge import BrokenPromiseError, Down, Judge
 from harness.fleet_servers import START_US, Chance, Clock, Fate, Line, Server, Time, Weather
 from harness.memory_store import MemoryStore
 from harness.step_loop import StepLoop
-from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import (
     US_PER_S,
     Answer,
@@ -31,7 +29,12 @@ from sidecar.core.types import (
     Unknown,
 )
 from sidecar.store.budget import FleetBudget
-from sidecar.store.protocol import Changes
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+
+    from sidecar.core.fleet.fleet_settings import FleetSettings
+    from sidecar.store.protocol import Changes
 
 T = TypeVar("T")
 
@@ -333,10 +336,6 @@ class World:
             sidecar.presence, sidecar.cause = Presence.SUSPECT, self.outage
         if with_sidecar:
             self.start(sidecar)
-
-    def leaves_at_once(self, sidecar: Sidecar) -> None:
-        """End the container and its sidecar without a goodbye."""
-        sidecar.is_running = False
 
     # -- what happens to the server ----------------------------------------------------------------------------------
 

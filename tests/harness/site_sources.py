@@ -24,7 +24,6 @@ _RECORDED: Final = {
     "culls": "service:arbiter_culls:increase10m",
     "used": "service:arbiter_budget_used:tokens",
 }
-_TRIAL: Final = r"Culls for (\w+): (?:(\d+) of at most (\d+) .*|paused .*)"
 _PAGE: Final = r"""() => ({
   tiles: Object.fromEntries([...document.querySelectorAll("#tiles li")].map(
     (one) => [one.querySelector("span").innerText, one.querySelector("b").innerText])),
@@ -158,7 +157,7 @@ def of_page(window: Window) -> Facts:
     tiles = shown["tiles"]
     if "containers" not in tiles or shown["store"]:
         return {}
-    suspect, down = int(tiles["suspect"]), int(tiles["down"])
+    suspect, down = int(tiles["suspect"]), int(tiles["down"]) + int(tiles.get("draining", 0))
     alive = int(tiles["containers"]) - down
     trials = [re.fullmatch(_OF_PAGE, line) for line in shown["trials"]]
     assert all(trials), shown["trials"]
