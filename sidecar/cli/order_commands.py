@@ -13,7 +13,7 @@ from sidecar.cli.asking_options import config, where
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.fleet_table import hold_line, span
 from sidecar.cli.local_api import ALONE, OK, NoSidecarError, Reply, ask, refused
-from sidecar.cli.parameters import Command, author_option, json_option, login, person, show
+from sidecar.cli.parameters import Command, author_option, json_option, person, show
 from sidecar.cli.terminal import complain, plain
 from sidecar.config.settings import Config
 from sidecar.core.life.delays import CHECK_JITTER
@@ -46,8 +46,7 @@ _DONE: Final = frozenset({"granted", "would_cull", "revived", "already"})
 def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: Any) -> int:
     """Freeze culls, of the whole service or of one container.
 
-    Health answers stay as they are. The author is whom others ask: without --author the login name, unless that is root
-    or another that names no person.
+    Health answers stay as they are. The author is whom others ask.
     """
     instance = order["instance"]
     scope = _scope(instance)
@@ -93,7 +92,7 @@ def release(ctx: click.Context, /, *, author: str | None, instance: str | None, 
     For the service it also ends every pause: culls for a cause that were paused because the last one did not help are
     tried again at once, one at first.
     """
-    query = urlencode({**_scope(instance), "author": author or login()})
+    query = urlencode({**_scope(instance), "author": author or person()})
     effective = config(ctx)
     reply = ask(effective, "DELETE", f"/hold?{query}")
     answer = reply.value
@@ -179,7 +178,7 @@ def _is_confirmed(why: dict[str, Any]) -> bool:
 
 
 def _order(reason: str | None, author: str | None) -> dict[str, str]:
-    return {"author": author or login(), **({} if reason is None else {"reason": reason})}
+    return {"author": author or person(), **({} if reason is None else {"reason": reason})}
 
 
 def _ordered(reply: Reply, *, as_json: bool) -> int:

@@ -99,30 +99,31 @@ DURATION: Final = _DurationType()
 
 version_option: Final = click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, with everything that is known.")
-author_option: Final = click.option("--author", default=None, help="Author of the order; by default the login name.")
-
-
-def login() -> str:
-    """The user that runs the command."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return f"user {os.getuid()}"  # a container knows few of its users by name
+author_option: Final = click.option(
+    "--author",
+    default=None,
+    help="Author of the order; by default the login name, unless it names no person, as root does.",
+)
 
 
 def person() -> str:
-    """The person who gives an order that others have to ask about: asked for, if the login names nobody.
+    """The person who gives an order, whom others ask about it: asked for, if the login names nobody.
 
     Raises UsageError without a terminal.
     """
-    name = login()
-    if name in _NAMES_NOBODY or name.startswith("user "):
-        name = os.environ.get("SUDO_USER", "")
-    if name and name not in _NAMES_NOBODY:
-        return name
+    for name in (_login(), os.environ.get("SUDO_USER", "")):
+        if name and name not in _NAMES_NOBODY:
+            return name
     if sys.stdin.isatty():
         return str(click.prompt("Author of the order, so that others can ask", err=True))
     raise click.UsageError("--author: is missing, and the login name here names no person")
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""  # a container knows few of its users by name
 
 
 def show(value: object) -> None:

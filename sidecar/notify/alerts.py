@@ -90,20 +90,25 @@ def redis_away(error: str, away_s: float) -> Alert:
 def _budget_empty(_: BudgetEmptied, fleet: Fleet) -> Alert:
     sentence = (
         f"All {fleet.capacity} tokens of the budget are in use, and {fleet.suspect} of {fleet.alive} "
-        "containers are suspect: no container is culled any more, an engineer has to look."
+        "containers are suspect: none is culled until a token comes back. An engineer has to look."
     )
     return Alert("budget", "budget_empty", sentence, claim="budget")
 
 
 def _paused(event: CausePaused, fleet: Fleet) -> Alert:
     trial, is_shared = event.trial, event.trial.cause == fleet.cause
-    shared = f" Most of the {fleet.suspect} suspects of {fleet.alive} containers have it." if is_shared else ""
+    shared = f" {_most(fleet)} have it." if is_shared else ""
     sentence = (
         f"Culls for {trial.cause} did not help: they are paused for {reasons.span(ceil(trial.paused_s))}.{shared} "
         "An engineer has to look."
     )
     word, topic = "paused_shared" if is_shared else "paused", f"paused:{trial.cause}"
     return Alert(topic, word, sentence, cause=trial.cause, claim=f"{topic}:{trial.failures}")
+
+
+def _most(fleet: Fleet) -> str:
+    whose = reasons.most(fleet.suspect, fleet.alive)
+    return f"{whose[0].upper()}{whose[1:]}"
 
 
 def _hold(event: HoldBegan, _: Fleet) -> Alert:

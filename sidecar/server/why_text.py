@@ -69,10 +69,11 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
 
 
 def _first(value: dict[str, Any]) -> str:
-    """State and sentence, with a hint if the sentence counts other errors than the window does now."""
+    """State and sentence, with a hint if a culled container's sentence counts other errors than the window."""
     counted = _COUNTED.search(value["sentence"])
-    is_older = counted is not None and int(counted[1]) != value["window"]["errors"]
-    return f"{value['state']}: {value['sentence']}{' (when judged)' if is_older else ''}"
+    is_culled = value["state"] in (State.DRAINING, State.DOWN)
+    is_older = is_culled and counted is not None and int(counted[1]) != value["window"]["errors"]
+    return f"{value['state']}: {value['sentence']}{' (when culled)' if is_older else ''}"
 
 
 def _rules(value: dict[str, Any]) -> Iterator[str]:

@@ -96,4 +96,5 @@ class Log:
             self._logged[key] = (logged_at, swallowed + 1)
             return
         self._logged[key] = (now, 0)
-        logger.log(level, text, extra={"fields": {**fields, "swallowed": swallowed}}, exc_info=error)
+        more = {"swallowed": swallowed} if swallowed else {}
+        logger.log(level, text, extra={"fields": {**fields, **more}}, exc_info=error)

@@ -58,11 +58,15 @@ def test_hold_is_shown_by_fleet_until_it_is_released(shared: SidecarThread) -> N
     assert json.loads(command(shared, "fleet", "--json").out)["holds"] == []
 
 
-def test_hold_needs_an_author_whom_others_can_ask(shared: SidecarThread) -> None:
-    order = ("hold", "--for", "1h", "--reason", "migration")
-    refused = command(shared, *order, LOGNAME="root", SUDO_USER="")
+@pytest.mark.parametrize("order", ["hold --for 1h --reason migration", "release", "cull --yes", "revive"])
+def test_order_needs_an_author_whom_others_can_ask(shared: SidecarThread, order: str) -> None:
+    refused = command(shared, *order.split(), LOGNAME="root", SUDO_USER="")
     assert (refused.code, refused.out) == (2, "")
     assert "--author: is missing" in refused.err
+
+
+def test_author_is_the_person_behind_sudo(shared: SidecarThread) -> None:
+    order = ("hold", "--for", "1h", "--reason", "migration")
     assert " by anna, " in command(shared, *order, LOGNAME="root", SUDO_USER="anna").out
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -206,9 +206,13 @@ class Done(NamedTuple):
     err: str
 
 
+OPERATOR: Final = "operator"
+"""The login name of who runs a command: orders need a person."""
+
+
 def command(beside: Sidecar, *arguments: str, **environ: str) -> Done:
     """Run ``health-arbiter`` with these arguments in the environment of the sidecar; ``environ`` wins over that."""
-    words, env = [sys.executable, "-m", "sidecar", *arguments], {**beside._env(), **environ}
+    words, env = [sys.executable, "-m", "sidecar", *arguments], {"LOGNAME": OPERATOR, **beside._env(), **environ}
     if FORK_SERVER.can_start(words, env):
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = FORK_SERVER.start(words, env=env, cwd=None, stdout=out.fileno(), stderr=err.fileno())

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 from unittest.mock import patch
 
-from harness.sidecar import Done, Setting, Sidecar
+from harness.sidecar import OPERATOR, Done, Setting, Sidecar
 from harness.waiting import wait_for
 from sidecar.app import build, daemon
 from sidecar.cli import application
@@ -77,7 +77,7 @@ def command(beside: Sidecar, *words: str, typed: str | None = None, **environ: s
     ``typed``: what an operator types until the end of the input; with None there is no terminal. ``environ`` wins over
     the environment of the sidecar.
     """
-    out, err, env = io.StringIO(), io.StringIO(), {**beside._env(), **environ}
+    out, err, env = io.StringIO(), io.StringIO(), {"LOGNAME": OPERATOR, **beside._env(), **environ}
     with (
         patch.dict(os.environ, env, clear=True),
         patch.object(sys, "stdin", io.StringIO() if typed is None else _Terminal(typed)),

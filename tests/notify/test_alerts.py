@@ -34,7 +34,7 @@ def after(*answers: Fleet | Unknown) -> list[Alert]:
         (
             Fleet(10, suspect=8, cause="redis", trials=(PAUSED,)),
             "paused_shared",
-            "Most of the 8 suspects of 10 containers have it. An engineer has to look.",
+            "Most of 8 suspects of 10 containers have it. An engineer has to look.",
         ),
         (Fleet(10, suspect=1, trials=(CauseTrial("redis", 1, 1),)), "", "not paused"),
         (Fleet(10, hold=Hold("alice", "deploy", 9.0)), "hold", "No culls: alice holds the service: deploy."),

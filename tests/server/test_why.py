@@ -356,7 +356,7 @@ def test_text_begins_with_what_matters_most() -> None:
 def test_text_marks_a_verdict_older_than_the_window() -> None:
     latch = Latch("app/a/life", 1.0, "24 server errors in 3 s, the limit is 5")
     lines = Memory(replace(DOWN, verdict=None, latch=latch)).why.text(3_072).splitlines()
-    assert lines[0] == "down: 24 server errors in 3 s, the limit is 5 (when judged)"
+    assert lines[0] == "down: 24 server errors in 3 s, the limit is 5 (when culled)"
     assert lines[1].startswith("window now: 9 errors in 60 s")
 
 

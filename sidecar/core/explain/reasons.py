@@ -256,7 +256,7 @@ def _denied(value: Denied) -> str:
         sentence = row.sentence.format(wait=whole_seconds(value.retry_after_s), **numbers)
     if value.hold is not None:
         sentence = f"{hold(value.hold)}, {sentence}"
-    shared = f"; most of the {value.suspect} suspects share one cause: {value.cause}" if value.cause else ""
+    shared = f"; {most(value.suspect, value.alive)} have {value.cause}" if value.cause else ""
     return f"{sentence}{shared}"
 
 
@@ -303,6 +303,11 @@ def span(seconds: float) -> str:
         parts.append(f"{count}{unit}" if count else "")
     first = next(at for at, part in enumerate(parts) if part)
     return " ".join(filter(None, parts[first : first + 2]))
+
+
+def most(suspect: int, alive: int) -> str:
+    """Whose cause the fleet names: ``All 11 containers``, or most of the suspects."""
+    return f"all {alive} containers" if suspect >= alive > 1 else f"most of {suspect} suspects of {alive} containers"
 
 
 def names(every: Sequence[str], most: int) -> str:

@@ -64,7 +64,7 @@ def excessive_kind(evidence: Evidence, policy: Policy, baseline: Baseline) -> Re
 def _reason(rule: str, count: int, met: EffectiveLimit, sentence: str) -> Reason | None:
     if count < met.limit:
         return None
-    return Reason(rule, count, met.limit, f"{sentence} {met.limit}{f': {met.why}' if met.why else ''}")
+    return Reason(rule, count, met.limit, f"{sentence} {met.limit}{f'; {met.why}' if met.why else ''}")
 
 
 def fatal(evidence: Evidence, _policy: Policy, _baseline: Baseline) -> Reason | None:

@@ -227,7 +227,7 @@ class Usual(NamedTuple):
 
 
 class EffectiveLimit(NamedTuple):
-    """The limit that errors have to reach, and why it differs from the one that was set; empty if it does not."""
+    """The limit that errors have to reach, and why it differs from the one that was set, or does not in an outage."""
 
     limit: int
     why: str = ""
@@ -273,9 +273,7 @@ def _whole_limit(limit: int, evidence: Evidence, policy: Policy, baseline: Basel
     if not policy.outlier:
         return EffectiveLimit(limit)
     if baseline.median is not None and baseline.median >= max(policy.error_limit or limit, quantile(baseline.smoothed)):
-        return EffectiveLimit(
-            limit, f"not raised, because at least half of the fleet has {baseline.median} errors or more"
-        )
+        return EffectiveLimit(limit, f"so has the whole fleet (median {baseline.median})")
     usual = baseline.usual(evidence)
     effective = quantile(usual.errors)
     if effective <= limit:

@@ -28,7 +28,7 @@ FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
             "paused",
             (
                 "culls for this cause are paused for 9m: the last one has not helped; "
-                "most of the 30 suspects share one cause: redis"
+                "most of 30 suspects of 40 containers have redis"
             ),
         ),
         (
@@ -56,7 +56,7 @@ FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
             "spacing",
             (
                 "the last cull was too recent, the next one is allowed in 1m; "
-                "most of the 30 suspects share one cause: redis"
+                "most of 30 suspects of 40 containers have redis"
             ),
         ),
         (
@@ -164,7 +164,7 @@ def test_remedy_of_an_unknown_word_waits_or_is_the_given_one() -> None:
 def test_what_people_write_is_never_read_as_a_pattern(text: str) -> None:
     sentence = reasons.answer(Denied("hold", 0, 10, 60.0, cause=text, hold=Hold(text, text, 1.0, text)))
     assert sentence.startswith(f"{text} holds instance {text}: {text}, no container")
-    assert sentence.endswith(f"one cause: {text}")
+    assert sentence.endswith(f" have {text}")
 
 
 @pytest.mark.parametrize(("retry_after_s", "told"), [(0.000_001, "1s"), (0.4, "1s"), (1.0, "1s"), (211.0, "3m 31s")])

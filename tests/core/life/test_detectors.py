@@ -155,7 +155,7 @@ def is_excessive(kinds: dict[str, int], policy: Policy) -> bool:
 THREE = Baseline(3, 3.0)
 HAVE_3 = "raised from 5, because containers of this fleet have about 3 when they are well"
 HAS_1 = "raised from 5, because this container has about 1.2 when it is well"
-HALF_OVER = "not raised, because at least half of the fleet has 7 errors or more"
+HALF_OVER = "so has the whole fleet (median 7)"
 HAVE_1 = "raised from 2, because containers of this fleet have about 1 when they are well"
 SPARED = "in 60 s reach the limit of"
 KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
@@ -168,19 +168,19 @@ KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
             {"redis": 17},
             Policy(),
             THREE,
-            f"17 server errors in 60 s (17 of them redis), the limit is 17: {HAVE_3}",
+            f"17 server errors in 60 s (17 of them redis), the limit is 17; {HAVE_3}",
         ),
         (
             {"unknown": 20},
             Policy(),
             Baseline(0, 0.0, own=1.25),
-            f"20 server errors in 60 s, the limit is 11: {HAS_1}",
+            f"20 server errors in 60 s, the limit is 11; {HAS_1}",
         ),
         (
             {"unknown": 6},
             Policy(),
             Baseline(7, 7.0),
-            f"6 server errors in 60 s, the limit is 5: {HALF_OVER}",
+            f"6 server errors in 60 s, the limit is 5; {HALF_OVER}",
         ),
         ({"unknown": 6}, Policy(), Baseline(0, 0.01), "6 server errors in 60 s, the limit is 5"),
         ({"unknown": 6}, Policy(outlier=False), THREE, "6 server errors in 60 s, the limit is 5"),
@@ -188,7 +188,7 @@ KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
             {"redis": 12},
             KINDS,
             Baseline(1, 1.0),
-            f"12 server errors of kind redis in 60 s, its limit is 11: {HAVE_1}",
+            f"12 server errors of kind redis in 60 s, its limit is 11; {HAVE_1}",
         ),
     ],
     ids=["outlier", "of its own past", "nobody stands out", "far below the limit", "off", "kind"],
