@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from sidecar.actions.actuator import Actuator
     from sidecar.config.settings import Config, HookConfig
-    from sidecar.controller.evidence_capture import CullHook
+    from sidecar.controller.effects import CullHook
     from sidecar.core.life.snapshot import Snapshot
     from sidecar.core.types import Report
     from sidecar.inputs.app_port import AppPort

@@ -39,8 +39,7 @@ from sidecar.core.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sidecar.controller.evidence_capture import CullHook
-
+    from sidecar.controller.effects import CullHook
     from sidecar.controller.inbox import Inbox
     from sidecar.core.life.container import Container
     from sidecar.core.life.snapshot import Record, Snapshot
