@@ -19,7 +19,8 @@ from sidecar.server import health
 
 TOP: Final = Path(__file__).parents[2]
 DEPLOY: Final = TOP / "deploy"
-PAGES: Final = [*DEPLOY.rglob("*.md"), *(TOP / at / "README.md" for at in ("", "nomad", "tests/bench"))]
+TOP_PAGES: Final = (TOP / name for name in ("README.md", "CONTRIBUTING.md", "nomad/README.md", "tests/bench/README.md"))
+PAGES: Final = [*DEPLOY.rglob("*.md"), *TOP_PAGES]
 OF_THE_HOOK: Final = {"ARBITER_INCARNATION", "ARBITER_KIND", "ARBITER_REASON"}
 BALANCERS: Final = (DEPLOY / "balancers.md").read_text()
 MESSAGES: Final = (DEPLOY / "messages.md").read_text()

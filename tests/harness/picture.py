@@ -18,7 +18,7 @@ from harness.sidecar import GATES, Setting
 from harness.waiting import wait_for
 
 PICTURE: Final = Path(__file__).parents[2] / "deploy" / "page.png"
-NAMES: Final = tuple(f"web-{number}" for number in range(1, 7))
+NAMES: Final = tuple(f"web-{number}" for number in range(1, 13))
 LATE_S: Final = 30
 """From this second of a minute on it waits for the next: the errors and the cull share a bar of the time line then."""
 
