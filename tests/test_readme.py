@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from prometheus_client.core import Metric
 
 from sidecar import __version__
-from sidecar.app import build_action, build_app_port, build_notify, build_run_lock
+from sidecar.app import build_optional, daemon
 from sidecar.config import shown
 from sidecar.config.load import load
 from sidecar.core.explain import reasons
@@ -21,6 +22,7 @@ from sidecar.telemetry.container_metrics import ContainerReadings, DatagramReadi
 from sidecar.telemetry.fleet_metrics import FleetReadings, LedgerReadings
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import Metrics
+from sidecar.telemetry.observers import Observers
 
 TOP = Path(__file__).parents[1]
 README = (TOP / "README.md").read_text()
@@ -54,10 +56,10 @@ def _families() -> list[Metric]:
     metrics.registry.register(DatagramReadings(lambda: {"packets": 0, "lines": 0, "kernel": 0}))
     metrics.registry.register(FleetReadings(lambda: Fleet(1)))
     metrics.registry.register(LedgerReadings(lambda: 0, lambda: 0))
-    build_run_lock.run_lock(load({"run_lock": "/l", "standby": "true"}, {}), metrics.registry)
-    build_action.counter(metrics.registry, "exit")
-    build_app_port.show_listening(metrics.registry, lambda: True)
-    metrics.registry.register(build_notify.DeliveryTelemetry(Log()))
+    daemon.run_lock(load({"run_lock": "/l", "standby": "true"}, {}), metrics.registry)
+    build_optional.counter(metrics.registry, "exit")
+    build_optional.show_listening(metrics.registry, lambda: True)
+    build_optional.messenger(load({}, {}), AsyncMock(), Observers(), metrics.registry, Log())
     return [family for family in metrics.registry.collect() if family.name.startswith("arbiter_")]
 
 

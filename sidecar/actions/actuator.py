@@ -7,12 +7,14 @@ left: the failure is logged, counted, entered in the ledger and sent as a messag
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from enum import Enum, auto
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple
 
-from sidecar.actions.asked_file import ActionProgress, AskedFile
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import Moved
 from sidecar.core.life.snapshot import Record
@@ -23,6 +25,9 @@ EXIT: Final = "exit"
 STOPPED: Final = "the sidecar was stopped during the action, and the container is still down"
 FILE_S: Final = 1.0
 """Maximum time for the file of what was asked: the disk may hang."""
+
+_ASKED_LIMIT: Final = 65_536
+_ENDED: Final = "ended\n"
 
 Action = Callable[[], Awaitable[str]]
 """Restarts the container, and returns what it did in one sentence; ``ActionError`` if that is not possible."""
@@ -40,6 +45,48 @@ class ActionResult(NamedTuple):
     took_s: float
     sentence: str
     failed: bool
+
+
+class ActionProgress(Enum):
+    """Whether the action was asked for a latch, and whether its result is known."""
+
+    NOT_ASKED = auto()
+    WITHOUT_RESULT = auto()
+    WITH_RESULT = auto()
+
+
+class AskedFile:
+    """Remembers in a file, over restarts of the sidecar, for which latch the action was asked last.
+
+    A second line says that the result is known: without it the sidecar ended during the action. The methods may block,
+    and raise OSError or ValueError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self, latch: Latch) -> ActionProgress:
+        """Whether the action was asked for this latch."""
+        try:
+            with self._path.open() as file:
+                text = file.read(_ASKED_LIMIT)
+        except FileNotFoundError:
+            return ActionProgress.NOT_ASKED
+        if not text.startswith(_line(latch)):
+            return ActionProgress.NOT_ASKED
+        return ActionProgress.WITH_RESULT if text.endswith(_ENDED) else ActionProgress.WITHOUT_RESULT
+
+    def note(self, latch: Latch, *, has_result: bool = False) -> None:
+        """Write down that the action is asked for this latch, or that its result is known."""
+        # The result is added: a kill in between must not leave an empty file, as if nothing had been asked.
+        how = os.O_APPEND if has_result else os.O_CREAT | os.O_TRUNC
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(self._path, flags | how, 0o600), "w") as file:
+            file.write(_ENDED if has_result else _line(latch))
+
+
+def _line(latch: Latch) -> str:
+    return f"{latch.claim_id or latch.lease} {latch.at}\n"
 
 
 class Actuator:

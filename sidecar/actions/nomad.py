@@ -7,10 +7,13 @@ a token (Nomad's documentation: "Task API", "Workload Identity"). The identity n
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sidecar.actions.actuator import ActionError
+from sidecar.actions.actuator import Action, ActionError
 from sidecar.net.threads import in_thread
 
 if TYPE_CHECKING:
@@ -24,9 +27,51 @@ TOKEN_LIMIT: Final = 64 * 1024
 
 RETRY_S: Final = 0.5
 
+_VARIABLES: Final = ("NOMAD_SECRETS_DIR", "NOMAD_ALLOC_ID")
+_SOCKET: Final = "api.sock"
+_TOKEN: Final = "nomad_token"  # noqa: S105 - the name of its file
+
 _OK: Final = 200
 _UNREAD: Final = "Server error authenticating request"
 """Nomad's answer while no server leads, before it looks at what is asked (command/agent/http.go)."""
+
+
+def nomad_action(action: str, task: str, environ: Mapping[str, str], *, patience_s: float) -> Action:
+    """The action of this name. Without its variables it fails when it is needed, not at the start.
+
+    A sidecar that does not start would be restarted for ever, and the app with it.
+    """
+    if sentence := _unset(environ):
+        return partial(_fail, sentence)
+    secrets, allocation = (environ[name] for name in _VARIABLES)
+    api = TaskApi(f"{secrets}/{_SOCKET}", f"{secrets}/{_TOKEN}", allocation, patience_s)
+    return partial(api.restart_task, task) if action == "nomad-restart" else api.stop_allocation
+
+
+def missing(action: str, environ: Mapping[str, str]) -> list[str]:
+    """What ``action`` lacks on this machine, in sentences for a person. Reads the disk."""
+    named = f"ARBITER_ACTION {action}"
+    if action == "exit" and environ.get("NOMAD_ALLOC_ID"):
+        return [f"{named}: Nomad restarts the sidecar alone, and a culled app goes on"]
+    if not action.startswith("nomad-"):
+        return []
+    if sentence := _unset(environ):
+        return [f"{named}: {sentence}"]
+    secrets = Path(environ["NOMAD_SECRETS_DIR"])
+    wanted = {
+        secrets / _SOCKET: "the task API is missing: it needs Nomad 1.5 or newer",
+        secrets / _TOKEN: "the token of the task is missing: write identity { file = true } into the sidecar's task",
+    }
+    return [f"{named}: {sentence} ({path})" for path, sentence in wanted.items() if not os.access(path, os.R_OK)]
+
+
+def _unset(environ: Mapping[str, str]) -> str:
+    names = " and ".join(name for name in _VARIABLES if not environ.get(name))
+    return f"{names} not set: this is no allocation of Nomad" if names else ""
+
+
+async def _fail(sentence: str) -> str:
+    raise ActionError(sentence)
 
 
 class _UnreadError(ActionError):

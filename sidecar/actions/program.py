@@ -1,15 +1,17 @@
-"""Runs a program of the operator with bounds on its time and its output, in an environment without secrets."""
+"""Runs programs of the operator, an action and the hook: with bounds on time and output, and without secrets."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from sidecar.actions.actuator import ActionError
 from sidecar.client.redaction import redacted
+from sidecar.core.types import Claim
 
 HEAD: Final = 16 * 1024
 """Number of bytes of the program's output that are kept."""
@@ -30,6 +32,58 @@ class Ended(NamedTuple):
     text: str
     code: int | None
     is_late: bool
+
+
+class CommandAction:
+    """Runs ``words`` without a shell, with ``env``, and kills it after ``timeout_s`` seconds."""
+
+    def __init__(self, words: Sequence[str], timeout_s: float, env: Mapping[str, str]) -> None:
+        self._words = words
+        self._timeout_s = timeout_s
+        self._env = env
+
+    async def __call__(self) -> str:
+        """Run it; ActionError if it cannot be run, ends with an exit code other than 0, or takes longer."""
+        try:
+            ended = await run("the command", self._words, self._timeout_s, self._env)
+        except (OSError, ValueError) as error:
+            raise ActionError(f"the command could not be run: {error}") from None
+        if ended.code or ended.is_late:
+            raise ActionError(ended.text)
+        return ended.text
+
+
+class Hook:
+    """Examines a container between the grant and the drain, while it is sick.
+
+    It runs the operator's program ``path`` for at most ``timeout_s`` seconds, and then kills it.
+
+    ``on_failure`` is called if the program cannot be run, or takes longer. Its environment has the facts of the cull.
+    """
+
+    def __init__(self, path: str, timeout_s: float, service: str, on_failure: Callable[[Exception], None]) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+        self._service = service
+        self._on_failure = on_failure
+
+    async def __call__(self, claim: Claim, reason: str) -> str:
+        """Return how the program ended and, redacted, the head of its output on both streams."""
+        facts = {
+            "ARBITER_SERVICE": self._service,
+            "ARBITER_INSTANCE": claim.instance,
+            "ARBITER_INCARNATION": claim.incarnation,
+            "ARBITER_KIND": claim.cause,
+            "ARBITER_REASON": reason.replace("\0", ""),
+        }
+        try:
+            ended = await run("the hook", [self._path], self._timeout_s, facts)
+        except (OSError, ValueError) as error:
+            self._on_failure(error)
+            return f"the hook could not be run: {error}"
+        if ended.is_late:
+            self._on_failure(TimeoutError(f"the hook took longer than {self._timeout_s:g} s"))
+        return ended.text
 
 
 async def run(name: str, words: Sequence[str], timeout_s: float, env: Mapping[str, str]) -> Ended:

@@ -1,7 +1,7 @@
 """Builds one sidecar from its configuration: makes every part and connects them. ``daemon`` runs what is built here.
 
-A few parts are imported only where they are configured, because each costs 4 to 15 ms of every start: the
-scraper, messages, and (at the first request) what operators use.
+The budget is built in ``build_store``, the listeners in ``build_servers``, and in ``build_optional`` what a sidecar has
+only if it is configured so.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import random
 import time
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar import __version__
-from sidecar.app import build_store
-from sidecar.app.build_app_port import app_port, nobody_listens
-from sidecar.config import kinds, shares
+from sidecar.app import build_optional, build_store
+from sidecar.config import kinds
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.error_minutes import ErrorMinutes
 from sidecar.controller.inbox import Inbox
@@ -24,11 +24,8 @@ from sidecar.controller.incarnation_ids import IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
 from sidecar.controller.membership import Description, Membership
-from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.members import digest_of
-from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.life.container import Container, resume, start
-from sidecar.core.life.delays import LIFETIME_JITTER
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FLOOR, FULL, Weight
 from sidecar.core.types import NAMELESS, Policy, RandomIdentity
@@ -44,8 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sidecar.actions.actuator import Actuator
-    from sidecar.config.settings import Config, HookConfig
-    from sidecar.controller.effects import CullHook
+    from sidecar.config.settings import Config
     from sidecar.core.life.snapshot import Snapshot
     from sidecar.core.types import Report
     from sidecar.inputs.app_port import AppPort
@@ -55,8 +51,6 @@ DISK_S: Final = 2.0
 """Maximum time to read the state file."""
 RETIRE_TIMEOUT_S: Final = 600.0
 """Maximum time of a retirement after its drain; then its slot is free, and the container is up again."""
-REPLACE_TIME_S: Final = 60.0
-"""Usual time to replace a container, to calculate whether retirements keep up."""
 
 
 class Sidecar(NamedTuple):
@@ -85,7 +79,7 @@ class Sidecar(NamedTuple):
         """What keeps a cull from being carried out or a restart from being noticed, in sentences for a person."""
         warnings = [*self.actuator.missing] if self.actuator else []
         if self.app_port and not self.app_port.is_listening:
-            warnings.append(nobody_listens(self.config.app.app_port))
+            warnings.append(build_optional.nobody_listens(self.config.app.app_port))
         return warnings
 
     @property
@@ -99,7 +93,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
 
     ``leave`` ends this process, for the action ``exit``.
     """
-    log, observers = Log(plan=rotation_plan(config)), Observers()
+    log, observers = Log(plan=build_store.rotation_plan(config)), Observers()
     for each in (metrics, log):
         observers.steps.append(each.observe)
         observers.beats.append(each.beaten)
@@ -122,19 +116,13 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         LedgerReadings(lambda: ledger.waiting, lambda: ledger.dropped),
     ):
         metrics.registry.register(readings)
-    actuator = None
-    if config.action.action != "check":
-        from sidecar.app import build_action  # noqa: PLC0415 - see above
-
-        actuator = build_action.actuator(
-            config.action, config.identity, metrics, observers, leave=leave, state_directory=config.state_directory
-        )
-        observers.steps.append(actuator.notice)
 
     def errors_ever() -> int:
         return sum(controller.assessment.measurements.errors.ever().values())
 
-    port = app_port(config, controller, inbox.offer, observers, metrics.registry) if config.app.app_port else None
+    app_port = None
+    if config.app.app_port:
+        app_port = build_optional.app_port(config, controller, inbox.offer, observers, metrics.registry)
     return Sidecar(
         config,
         metrics,
@@ -147,9 +135,9 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         ledger,
         history,
         ErrorMinutes(errors_ever, budget, wall=time.time, rng=_rng(), on_failure=partial(observers.failed, "budget")),
-        actuator,
+        build_optional.actuator(config, metrics.registry, observers, leave),
         ReportTap(time.time),
-        port,
+        app_port,
     )
 
 
@@ -159,43 +147,20 @@ def metrics_of(config: Config) -> Metrics:
 
 
 def policy(config: Config) -> Policy:
-    """The numbers that the core judges and acts by."""
-    judging, culling, retirement = config.judging, config.culling, config.retirement
-    return Policy(
-        error_limit=judging.error_limit,
-        kind_limits=kinds.limits(judging.kind_limits),
-        error_ratio=judging.error_ratio,
-        consecutive_limit=judging.consecutive_limit,
-        heartbeat_timeout_s=judging.heartbeat_timeout,
-        scrape_down_after=judging.scrape_down_after,
-        outlier=judging.outlier == "on",
-        check_interval_s=judging.check_interval,
-        grace_s=judging.grace,
-        settle_s=culling.settle,
-        soft_drain=config.weight.soft_drain == "on",
-        drain_s=culling.drain,
-        lifetime_s=retirement.lifetime,
-        lifetime_jitter=LIFETIME_JITTER,
-        lifetime_max_s=retirement.lifetime_max,
-        busy_load=retirement.busy_load,
-        retire_slots=str(_share(retirement.retire_slots)),
-        retire_timeout_s=RETIRE_TIMEOUT_S + culling.drain,  # it ends after the drain
+    """The numbers by which the core judges and acts. A setting goes to the field of its name, or that with ``_s``."""
+    settings: dict[str, Any] = {name: value for part in config for name, value in part._asdict().items()}
+    numbers = {
+        field.name: settings[name] == "on" if isinstance(field.default, bool) else settings[name]
+        for field in fields(Policy)
+        if (name := field.name.removesuffix("_s")) in settings
+    }
+    return replace(
+        Policy(**numbers),
+        kind_limits=kinds.limits(config.judging.kind_limits),
+        retire_slots=str(build_store.share(config.retirement.retire_slots)),
+        retire_timeout_s=RETIRE_TIMEOUT_S + config.culling.drain,  # it ends after the drain
         enforce=config.identity.mode == "enforce",
     )
-
-
-def rotation_plan(config: Config) -> RotationPlan:
-    """Return how a fleet with this configuration retires, to calculate whether it can keep up."""
-    return RotationPlan(
-        config.retirement.lifetime,
-        _share(config.retirement.retire_slots),
-        max(REPLACE_TIME_S, config.culling.drain),  # a container is replaced after its drain
-        _share(config.budget.min_healthy),
-    )
-
-
-def _share(text: str) -> Share:
-    return Share(*shares.parse(text))
 
 
 def _rng() -> random.Random:
@@ -253,7 +218,7 @@ async def _controller(
         on_failure=partial(observers.failed, "step"),
         inbox=inbox,
         publish=publish,
-        hook=_hook(config.hook, config.identity.service, partial(observers.failed, "hook")),
+        hook=build_optional.hook(config, observers),
         ids=ids,
     )
 
@@ -278,15 +243,6 @@ async def _container(app: str, journal: Journal, rules: Policy) -> tuple[Contain
     if memory.latch is not None and rules.enforce:
         container = resume(container, memory.latch, now, time.time() - memory.latch.at, rules)
     return container, IncarnationIds(memory.app_start, socket=memory.socket)
-
-
-def _hook(config: HookConfig, service: str, on_failure: Callable[[Exception], None]) -> CullHook | None:
-    if not config.cull_hook:
-        return None
-    from sidecar.actions.hook import Hook  # noqa: PLC0415 - see above
-
-    path = str(Path(config.cull_hook).absolute())  # it runs in another directory
-    return Hook(path, config.cull_hook_timeout, service, on_failure)
 
 
 def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger:

@@ -1,4 +1,4 @@
-"""Builds the budget, over the memory of this process or over Redis."""
+"""Builds the budget, over the memory of this process or over Redis, and the rules of the fleet."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sidecar.config import redis_urls, shares
 from sidecar.config.rollout import ENFORCE, SHADOW
 from sidecar.core.fleet.fleet_settings import OFF, FleetSettings, Share
+from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.types import US_PER_S
 from sidecar.store.access import Access
 from sidecar.store.budget import Counter, FleetBudget
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from sidecar.store.protocol import Store
     from sidecar.store.redis import RedisStore
 
+
+REPLACE_TIME_S: Final = 60.0
+"""Usual time to replace a container, to calculate whether retirements keep up."""
 
 ARTICLE_KEY: Final = "errorWatcher"
 """The prefix of the key in which the article counts."""
@@ -80,9 +84,9 @@ def terms(config: Config) -> FleetSettings:
     is_shared = bool(redis.redis_url)
     return FleetSettings(
         strategy=rules.budget_strategy,
-        capacity=str(Share(*shares.parse(rules.budget))),
+        capacity=str(share(rules.budget)),
         window_us=_us(rules.budget_window),
-        min_healthy=str(Share(*shares.parse(rules.min_healthy))) if is_shared else "0",
+        min_healthy=str(share(rules.min_healthy)) if is_shared else "0",
         spacing_us=_us(rules.spacing),
         trial=rules.trial == "on",
         probation_us=_us(rules.probation),
@@ -94,10 +98,25 @@ def terms(config: Config) -> FleetSettings:
     )
 
 
+def rotation_plan(config: Config) -> RotationPlan:
+    """Return how a fleet with this configuration retires, to calculate whether it can keep up."""
+    return RotationPlan(
+        config.retirement.lifetime,
+        share(config.retirement.retire_slots),
+        max(REPLACE_TIME_S, config.culling.drain),  # a container is replaced after its drain
+        share(config.budget.min_healthy),
+    )
+
+
+def share(text: str) -> Share:
+    """The count or the part of the fleet that a setting names."""
+    return Share(*shares.parse(text))
+
+
 def known_capacity(rules: BudgetConfig) -> float:
     """Tokens per window; NaN if that depends on the fleet."""
-    amount, is_part = shares.parse(rules.budget)
-    return nan if is_part else amount
+    capacity = share(rules.budget)
+    return nan if capacity.is_part else capacity.amount
 
 
 def prefix(config: Config, mode: str = "") -> str:

@@ -10,22 +10,25 @@ import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import disable_created_metrics
+from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
 
+from sidecar.app import build_optional
 from sidecar.app.build import DISK_S, Sidecar, build, metrics_of
-from sidecar.app.build_listeners import listening
+from sidecar.app.build_servers import listening
+from sidecar.app.run_lock import RunLock
 from sidecar.config import files
 from sidecar.core.life.triggers import StopRequested
 from sidecar.core.types import State
 from sidecar.net.sockets import CannotListenError
 from sidecar.net.threads import DaemonThreads, in_thread
+from sidecar.runlock.flock import LockError
 from sidecar.telemetry.log import logger
 from sidecar.telemetry.log_output import logging_to
 
 if TYPE_CHECKING:
-    from sidecar.app.run_lock import RunLock
     from sidecar.config.settings import Config
     from sidecar.telemetry.metrics import Metrics
     from sidecar.telemetry.observers import Observers
@@ -65,12 +68,9 @@ def main(config: Config) -> int:
 
 def _run_alone(config: Config, metrics: Metrics) -> int:
     """Run under the run lock, after a wait as standby if necessary."""
-    from sidecar.app import build_run_lock  # noqa: PLC0415 - few have a run lock
-    from sidecar.runlock.flock import LockError  # noqa: PLC0415 - as above
-
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))  # while it waits; as PID 1 it would be ignored
-    lock = build_run_lock.run_lock(config, metrics.registry)
+    lock = run_lock(config, metrics.registry)
     try:
         if not lock.acquire():
             return 0
@@ -78,6 +78,23 @@ def _run_alone(config: Config, metrics: Metrics) -> int:
         sys.stderr.write(f"health-arbiter: ARBITER_RUN_LOCK: {error}\n")
         return EXIT_USAGE
     return _in_loop(_run(config, metrics, lock))
+
+
+def run_lock(config: Config, registry: CollectorRegistry) -> RunLock:
+    """Return the run lock of the settings. With a standby a gauge shows whether one is there."""
+    own = config.run_lock
+    lock = RunLock(Path(own.run_lock), waits=own.standby, modules=_imported_late(config))
+    if own.standby:
+        ready = Gauge("arbiter_standby_ready", "1 if a standby waits to take over.", registry=registry)
+        ready.set_function(lambda: lock.has_standby)
+    return lock
+
+
+def _imported_late(config: Config) -> list[str]:
+    """Return the modules that the sidecar would otherwise import at their first use."""
+    names = ("redis", "redis_client") if config.redis.redis_url else ("alone",)
+    of_python = ("encodings.idna", "importlib.readers")  # for the address of a listener, and the files of the page
+    return [*(f"sidecar.store.{name}" for name in names), *of_python]
 
 
 def _in_loop(work: Coroutine[None, None, int]) -> int:
@@ -150,14 +167,10 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
     if sidecar.app_port is not None:
         yield sidecar.app_port.run()
     if config.scrape.scrape_url:
-        from sidecar.app.build_scraper import scraper  # noqa: PLC0415 - 15 ms, and few scrape
-
         offer = sidecar.report_tap.tapped("scrape", sidecar.offer)
-        yield scraper(config.scrape, config.judging.error_window, offer, sidecar.observers).run()
+        yield build_optional.scraper(config.scrape, config.judging.error_window, offer, sidecar.observers).run()
     if config.notify.has_webhook:
-        from sidecar.app.build_notify import messenger  # noqa: PLC0415 - 14 ms, and few send messages
-
-        yield messenger(
+        yield build_optional.messenger(
             config,
             sidecar.budget,
             sidecar.observers,

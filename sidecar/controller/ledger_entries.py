@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import ceil, inf
 from typing import Any, Final
 
+from sidecar.client.redaction import redacted
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence
 from sidecar.core.fleet.fleet_events import (
@@ -139,8 +140,6 @@ class EntryWriter:
 
     def _lines(self, evidence: CullEvidence) -> Iterator[str]:
         """The evidence of a cull, redacted: the samples, then the output of the hook."""
-        from sidecar.client.redaction import redacted  # noqa: PLC0415 - most containers are never culled
-
         for sample in evidence.samples:
             times = f"{_utc(sample.first + self._offset_s)} to {_utc(sample.last + self._offset_s)}"
             message = redacted(sample.message, MESSAGE_LIMIT)

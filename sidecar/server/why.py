@@ -16,6 +16,7 @@ from urllib.parse import parse_qs
 from aiohttp import hdrs
 
 from sidecar.actions.actuator import ActionResult
+from sidecar.client.redaction import redacted
 from sidecar.config.rollout import SHADOW
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence, ErrorSample
@@ -245,8 +246,6 @@ def _decision(decision: Decision) -> dict[str, Any]:
 
 
 def _sample(sample: ErrorSample, offset: float) -> dict[str, Any]:
-    from sidecar.client.redaction import redacted  # noqa: PLC0415 - its patterns take a while, and most apps send none
-
     return {
         "fingerprint": sample.fingerprint,
         "kind": sample.kind,

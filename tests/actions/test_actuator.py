@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 
 from harness.waiting import eventually
-from sidecar.actions.actuator import STOPPED, ActionError, ActionResult, Actuator
-from sidecar.actions.asked_file import ActionProgress, AskedFile
-from sidecar.app.build_action import action, missing
+from sidecar.actions.actuator import STOPPED, ActionError, ActionProgress, ActionResult, Actuator, AskedFile
+from sidecar.actions.nomad import missing
+from sidecar.app.build_optional import action
 from sidecar.config.settings import ActionConfig
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import Moved

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.waiting import wait_for
-from sidecar.actions.hook import Hook
-from sidecar.actions.program import HEAD
+from sidecar.actions.program import HEAD, Hook
 from sidecar.core.explain.samples import MOST
 from sidecar.core.types import DETAIL_LIMIT, Claim
 

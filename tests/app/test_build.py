@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.app.build import rotation_plan
+from sidecar.app.build_store import rotation_plan
 from sidecar.config.load import load
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.rotation import RotationPlan

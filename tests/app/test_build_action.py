@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sidecar.actions.actuator import ActionError, ActionResult
-from sidecar.actions.nomad import TaskApi
-from sidecar.app import build_action
-from sidecar.config.settings import ActionConfig, IdentityConfig
+from sidecar.actions.nomad import TaskApi, missing
+from sidecar.app import build_optional
+from sidecar.config.settings import ActionConfig, Config, IdentityConfig
 from sidecar.core.types import Entry
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Observers
@@ -20,7 +20,7 @@ NOMAD = {"NOMAD_SECRETS_DIR": "/secrets", "NOMAD_ALLOC_ID": "alloc-1"}
 
 
 def _action(environ: dict[str, str], **settings: Any) -> Any:
-    return build_action.action(ActionConfig(**settings), lambda: None, environ=environ, facts={})
+    return build_optional.action(ActionConfig(**settings), lambda: None, environ=environ, facts={})
 
 
 def test_nomad_restarts_the_task_of_the_settings_and_stops_this_allocation() -> None:
@@ -32,7 +32,7 @@ def test_nomad_restarts_the_task_of_the_settings_and_stops_this_allocation() -> 
 
 
 @pytest.mark.parametrize(
-    ("environ", "missing"),
+    ("environ", "unset"),
     [
         ({}, "NOMAD_SECRETS_DIR and NOMAD_ALLOC_ID not set"),
         ({"NOMAD_ALLOC_ID": "a"}, "NOMAD_SECRETS_DIR not set"),
@@ -40,16 +40,16 @@ def test_nomad_restarts_the_task_of_the_settings_and_stops_this_allocation() -> 
     ],
     ids=["both", "secrets", "allocation"],
 )
-async def test_outside_of_nomad_the_action_fails_and_is_told_beforehand(environ: dict[str, str], missing: str) -> None:
-    with pytest.raises(ActionError, match=missing):
+async def test_outside_of_nomad_the_action_fails_and_is_told_beforehand(environ: dict[str, str], unset: str) -> None:
+    with pytest.raises(ActionError, match=unset):
         await _action(environ, action="nomad-stop")()
-    (sentence,) = build_action.missing("nomad-stop", environ)
-    assert sentence == f"ARBITER_ACTION nomad-stop: {missing}: this is no allocation of Nomad"
+    (sentence,) = missing("nomad-stop", environ)
+    assert sentence == f"ARBITER_ACTION nomad-stop: {unset}: this is no allocation of Nomad"
 
 
 def test_files_that_nomad_did_not_make_are_named(tmp_path: Path) -> None:
     environ = {"NOMAD_SECRETS_DIR": str(tmp_path), "NOMAD_ALLOC_ID": "a"}
-    said = build_action.missing("nomad-restart", environ)
+    said = missing("nomad-restart", environ)
     assert [
         sentence.endswith(f"({tmp_path / name})")
         for sentence, name in zip(said, ("api.sock", "nomad_token"), strict=True)
@@ -58,17 +58,17 @@ def test_files_that_nomad_did_not_make_are_named(tmp_path: Path) -> None:
     assert "the token of the task is missing" in said[1]
     (tmp_path / "api.sock").touch()
     (tmp_path / "nomad_token").touch()
-    assert build_action.missing("nomad-restart", environ) == []
+    assert missing("nomad-restart", environ) == []
 
 
 @pytest.mark.parametrize(("action", "environ", "count"), [("exit", NOMAD, 1), ("exit", {}, 0), ("command", NOMAD, 0)])
 def test_exit_is_no_action_for_an_allocation_of_nomad(action: str, environ: dict[str, str], count: int) -> None:
-    assert len(build_action.missing(action, environ)) == count
+    assert len(missing(action, environ)) == count
 
 
 async def test_exit_leaves_with_its_code() -> None:
     left: list[int] = []
-    act = build_action.action(ActionConfig(action="exit"), lambda: left.append(1), environ={}, facts={})
+    act = build_optional.action(ActionConfig(action="exit"), lambda: left.append(1), environ={}, facts={})
     assert await act() == "the sidecar leaves"
     assert left == [1]
 
@@ -78,14 +78,9 @@ def test_result_is_a_metric_a_line_and_an_entry(caplog: pytest.LogCaptureFixture
     caplog.set_level(logging.WARNING)
     metrics, observers, entries = Metrics("enforce", 5, 10), Observers(), list[Entry]()
     observers.actions.append(entries.append)
-    built = build_action.actuator(
-        ActionConfig(action="command", action_command="true"),
-        IdentityConfig(instance="a"),
-        metrics,
-        observers,
-        leave=lambda: None,
-        state_directory="",
-    )
+    config = Config(IdentityConfig(instance="a"), action=ActionConfig(action="command", action_command="true"))
+    built = build_optional.actuator(config, metrics.registry, observers, lambda: None)
+    assert built is not None
     built._on_result(ActionResult("command", 1000.0, 1.23456, "restarted", failed=failed))
     word, other = ("failed", "done") if failed else ("done", "failed")
     page = metrics.page()[0].decode()

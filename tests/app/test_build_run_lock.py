@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from sidecar.app import build_run_lock
+from sidecar.app import daemon
 from sidecar.config.load import load
 
 EVERYTHING = {
@@ -20,9 +20,9 @@ EVERYTHING = {
 }
 
 
-@pytest.mark.parametrize(("settings", "count"), [({}, 3), (EVERYTHING, 7)], ids=["nothing", "everything"])
+@pytest.mark.parametrize(("settings", "count"), [({}, 3), (EVERYTHING, 4)], ids=["nothing", "everything"])
 def test_standby_imports_the_modules_that_its_configuration_needs(settings: dict[str, str], count: int) -> None:
-    modules = build_run_lock._modules(load(settings, {}))
+    modules = daemon._imported_late(load(settings, {}))
     assert len(modules) == count
     assert ("sidecar.store.redis_client" in modules) is ("redis_url" in settings)
     assert [name for name in modules if find_spec(name) is None] == []
@@ -35,10 +35,10 @@ def test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait(
 ) -> None:
     registry = CollectorRegistry()
     config = load({"run_lock": str(tmp_path), "standby": standby}, {})
-    lock = build_run_lock.run_lock(config, registry)
+    lock = daemon.run_lock(config, registry)
     assert {family.name for family in registry.collect()} == shown
     assert lock.acquire()
     assert (tmp_path / "main.1.lock").exists()
-    second = build_run_lock.run_lock(config._replace(run_lock=config.run_lock._replace(standby=False)), registry)
+    second = daemon.run_lock(config._replace(run_lock=config.run_lock._replace(standby=False)), registry)
     assert not second.acquire()
     lock.release()

@@ -21,7 +21,7 @@ from typing import Any, Final
 from harness.raw_http import Answer, RawConnection
 from sidecar.app import daemon
 from sidecar.app.build import Sidecar, build, metrics_of
-from sidecar.app.build_listeners import listening
+from sidecar.app.build_servers import listening
 from sidecar.config.load import load
 from sidecar.config.settings import Config
 from sidecar.server.listeners import Listeners

@@ -128,7 +128,7 @@ ROWS: Final = (
         {
             "RollingCounts.seconds": "30",
             "OwnUsual.window_s": "30",
-            "_ScrapedReports.window_s": "30.0",
+            "scraper.<locals>.dated:error_window_s": "30.0",
             "/page/state errors window_s": "30.0",
         },
     ),

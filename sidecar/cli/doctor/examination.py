@@ -146,9 +146,7 @@ async def _server(effective: Config, members: list[Member]) -> AsyncIterator[Fin
 
 def _of_rotation(effective: Config, fleet: Fleet) -> Iterator[Finding]:
     if effective.retirement.lifetime:
-        from sidecar.app import build  # noqa: PLC0415 - 3 MiB, beside a daemon in a container with little memory
-
-        yield from findings.of_rotation(build.rotation_plan(effective), fleet)
+        yield from findings.of_rotation(build_store.rotation_plan(effective), fleet)
 
 
 async def _ask(client: RedisClient, timeout_s: float, read: Callable[[Any], T], *command: str) -> T | Unknown:
