@@ -13,7 +13,7 @@ from sidecar import __version__
 from sidecar.app import build_optional, daemon
 from sidecar.config import shown
 from sidecar.config.load import load
-from sidecar.core.explain import reasons
+from sidecar.core.explain import words
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Fleet, Latch, State
@@ -74,7 +74,7 @@ def _settings() -> list[list[str]]:
 def test_the_gates_have_every_reason_for_which_a_token_is_refused() -> None:
     section = (DEPLOY / "fleet.md").read_text().split("\n## Gates\n")[1].split("\n## ")[0]
     shown = {word for row in re.findall(r"\|([^|]*)\|$", section, re.MULTILINE) for word in re.findall(r"`(\w+)`", row)}
-    assert shown == {*reasons.REFUSALS}
+    assert shown == {*words.REFUSALS}
 
 
 def test_tables_of_settings_have_each_setting_of_the_code_once() -> None:

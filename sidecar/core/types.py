@@ -327,7 +327,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """No token: ``reason`` is a word of ``reasons.REFUSALS``; asking again before ``retry_after_s`` is of no use.
+    """No token: ``reason`` is a word of ``words.REFUSALS``; asking again before ``retry_after_s`` is of no use.
 
     ``cause``: the cause that most suspects share, if any. ``hold``: the hold that refused. ``is_other_process``: the
     store was restarted or failed over shortly before.
@@ -346,7 +346,7 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """No clear answer, therefore no token. ``error`` is a word of ``reasons.FAILURES``."""
+    """No clear answer, therefore no token. ``error`` is a word of ``words.FAILURES``."""
 
     error: str
 

@@ -180,7 +180,7 @@ class LocalServer:
             if idle is None:
                 return _Full()
             idle.force_close()
-        return _Connection(server, loop=asyncio.get_running_loop(), **self._bounds)
+        return _LocalConnection(server, loop=asyncio.get_running_loop(), **self._bounds)
 
     def stop(self) -> None:
         """Close the listening sockets, and remove their files. A second call does nothing; connections stay open."""
@@ -242,7 +242,7 @@ def _refusal(request: web.BaseRequest, error: HTTPException) -> tuple[str, str]:
     return "path", f"path: {request.path[:100]!r} is not served here"
 
 
-class _Connection(RequestHandler):
+class _LocalConnection(RequestHandler):
     """A connection whose refusals of invalid HTTP, which no signal sees, do not name the versions of the server."""
 
     def handle_error(self, *args: Any, **kwargs: Any) -> web.StreamResponse:

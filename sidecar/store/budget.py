@@ -131,7 +131,7 @@ class FleetBudget:
     async def claim(self, claim: Claim) -> Answer:
         """Ask for a token; an id that was granted before is granted again and costs nothing.
 
-        Unknown has one of the words in ``core.explain.reasons.FAILURES``. A local hold denies, also one that began
+        Unknown has one of the words in ``core.explain.words.FAILURES``. A local hold denies, also one that began
         during the claim.
         """
         refusal = self.local_holds.refusal()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.explain import reasons
+from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
     CausePaused,
     DataLost,
@@ -140,7 +140,7 @@ FLEET_LINES: Final[Mapping[type[FleetEvent], FleetLine]] = {
         lambda _: "sidecars of this service run with different settings, the strictest of each number holds",
         lambda event: {"settings": event.settings},
     ),
-    ProcessUnknown: FleetLine(WARNING, lambda _: reasons.UNKNOWN_PROCESS),
+    ProcessUnknown: FleetLine(WARNING, lambda _: words.UNKNOWN_PROCESS),
     DataLost: FleetLine(
         WARNING,
         lambda _: "Redis lost its record of earlier culls",

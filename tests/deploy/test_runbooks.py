@@ -12,7 +12,8 @@ from deploy.prometheus_rules import ALERTS, RUNBOOK_URL, RUNBOOKS, dashboard, do
 from harness.fleet_driver import FleetDriver, await_denied
 from harness.sidecar import ASKS_AGAIN, GATES, command
 from harness.waiting import wait_for
-from sidecar.core.explain.reasons import FAILURES, MESSAGE_RUNBOOKS, REFUSALS, runbook
+from sidecar.core.explain.reasons import runbook
+from sidecar.core.explain.words import FAILURES, MESSAGE_RUNBOOKS, REFUSALS
 from sidecar.notify.alerts import WORDS
 
 if TYPE_CHECKING:

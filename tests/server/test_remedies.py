@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.explain import reasons
+from sidecar.core.explain import words
 from sidecar.core.life.container import Container, CullOrder, start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import (
@@ -36,8 +36,8 @@ OUTLOOK = Outlook(UNIX, (5, 12), 10.0)
 ANSWERS: list[Answer | None] = [
     None,
     Granted(3, 10),
-    *(Denied(reason, 10, 10, 200.0) for reason in [*reasons.REFUSALS, "eclipse"]),
-    *(Unknown(word) for word in [*reasons.FAILURES, "eclipse"]),
+    *(Denied(reason, 10, 10, 200.0) for reason in [*words.REFUSALS, "eclipse"]),
+    *(Unknown(word) for word in [*words.FAILURES, "eclipse"]),
 ]
 
 
@@ -172,7 +172,7 @@ def test_window_that_is_below_its_limit_already_waits_for_the_next_check() -> No
 
 def test_unannounced_suspect_says_what_redis_lacks() -> None:
     snapshot = Snapshot(NOW, replace(SUSPECT, is_announced=False), EVIDENCE, NOW, beat_error="auth")
-    wanted = reasons.FAILURES["auth"].remedy
+    wanted = words.FAILURES["auth"].remedy
     assert remedies(snapshot, OUTLOOK)[-1].startswith(f"{wanted}, so that the fleet knows that it is suspect; ")
 
 

@@ -8,7 +8,7 @@ import pytest
 from redis import exceptions as theirs
 
 from harness.stores import FRESH, beat, claim, look, send_beat, warm, word_of
-from sidecar.core.explain.reasons import FAILURES
+from sidecar.core.explain.words import FAILURES
 from sidecar.store.protocol import Changes
 from sidecar.store.redis_client import RedisClient
 from sidecar.store.redis_errors import error_word

@@ -28,7 +28,7 @@ from harness.stores import (
     word_of,
 )
 from harness.waiting import eventually
-from sidecar.core.explain.reasons import FAILURES
+from sidecar.core.explain.words import FAILURES
 from sidecar.core.types import Claim, Entry, Hold, Unknown
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import Changes, Write

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core.explain import reasons
+from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
     CausePaused,
@@ -334,7 +334,7 @@ def test_reader_who_stalls_holds_up_neither_the_loop_nor_the_exit() -> None:
         (Duplicated(), "warning", "two containers run under this instance name", {}),
         (DuplicateEnded(), "info", "no other container runs under this instance name any more", {}),
         (SettingsDiffer(2), "warning", "sidecars of this service run with different settings", {"settings": 2}),
-        (ProcessUnknown(), "warning", reasons.UNKNOWN_PROCESS, {}),
+        (ProcessUnknown(), "warning", words.UNKNOWN_PROCESS, {}),
         (DataLost(Fleet(10, 2, 1)), "warning", "Redis lost its record of earlier culls", {"suspect": 2, "down": 1}),
         (HoldBegan(HOLD), "warning", "held: ann holds the service: deploy", {"until": HOLD.until}),
         (HoldEnded(), "warning", "no hold any more", {}),

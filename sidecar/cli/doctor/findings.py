@@ -11,7 +11,7 @@ from sidecar.cli.doctor import settings_differences
 from sidecar.config import redis_urls
 from sidecar.config.bound import bound
 from sidecar.config.settings import BudgetConfig, JudgingConfig
-from sidecar.core.explain import reasons
+from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.fleet.rotation import RotationPlan
@@ -100,7 +100,7 @@ def of_fleet(members: MemberList | Unknown, instance: str) -> Iterator[Finding]:
     yield from _duplicates(members.members)
     yield from _settings(members.policies)
     if not members.fleet.tells_process:
-        yield warn("process", reasons.UNKNOWN_PROCESS)
+        yield warn("process", words.UNKNOWN_PROCESS)
     if members.fleet.losses:
         yield warn("memory", f"Redis lost its record of earlier culls, in all {members.fleet.losses} times")
     yield from (_paused(trial) for trial in members.fleet.trials if trial.paused_s > 0)

@@ -24,7 +24,7 @@ UNPROVEN_CAUSES: Final = 2
 
 
 class GateRefusal(NamedTuple):
-    """Why a gate refuses: a word of ``reasons.REFUSALS``, and the microseconds after which to ask again."""
+    """Why a gate refuses: a word of ``words.REFUSALS``, and the microseconds after which to ask again."""
 
     reason: str
     wait_us: int

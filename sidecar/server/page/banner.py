@@ -12,8 +12,8 @@ from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.explain import reasons
-from sidecar.core.types import Fleet, Hold, State, Unknown
-from sidecar.server.page.containers import ContainerFacts
+from sidecar.core.types import Entry, Fleet, Hold, State, Unknown
+from sidecar.server.page.containers import ROUNDED_S, ContainerFacts
 from sidecar.server.unknown_replies import ALONE
 
 OK: Final = "ok"
@@ -23,6 +23,9 @@ CRITICAL: Final = "critical"
 
 NOT_REPLACED_S: Final = 480
 """As the alert ArbiterNotReplaced."""
+
+RECENT_S: Final = 3600
+"""A refusal of a suspect of unknown age is not older."""
 
 OUTAGE: Final = 0.2
 """From this part of suspects on the service is in an outage, as for the alert ArbiterSuspectsWithoutToken."""
@@ -42,22 +45,30 @@ class Banner(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What the rules read. ``unknown``: the error of the store, ``away_since`` since when; ``budget`` as JSON values.
-
-    ``rows``: the containers; ``alone``: what it means that there is no shared store, or empty; ``now``: Unix seconds.
-    ``store``: the address of the store without passwords.
-    """
+    """What the rules read; instants are Unix seconds."""
 
     fleet: Fleet | None
     rows: Sequence[ContainerFacts]
     holds: Sequence[Hold]
     budget: dict[str, Any] | None
+    """As JSON values."""
+
     unknown: Unknown | None
+    """The error of the store."""
+
     away_since: float | None
+    """Since when there is no answer of the store."""
+
     alone: str
+    """What it means that there is no shared store; empty if there is one."""
+
     is_shadow: bool
     now: float
     store: str = ""
+    """The address of the store without passwords."""
+
+    denials: Sequence[Entry] = ()
+    """The refusals in the ledger, the newest last."""
 
     def of_state(self, *states: str) -> list[ContainerFacts]:
         """The containers in one of these states."""
@@ -72,6 +83,12 @@ class Situation(NamedTuple):
         if len({row.cause for row in suspects}) == 1:
             return name(suspects[0].cause)
         return name(self.fleet.cause) if self.fleet is not None else ""
+
+    def refusal(self, suspects: Sequence[ContainerFacts]) -> Entry | None:
+        """The newest refusal of a claim of one of these suspects, since it is suspect."""
+        since = {row.instance: (row.since or self.now - RECENT_S) - ROUNDED_S for row in suspects}
+        ours = (entry for entry in reversed(self.denials) if entry.at >= since.get(entry.instance, entry.at + 1))
+        return next(ours, None)
 
 
 def banner(seen: Situation) -> Banner:
@@ -104,7 +121,7 @@ def _paused_for_most(seen: Situation) -> Banner | None:
     suspects = f"{fleet.suspect} of {fleet.alive}" if fleet.suspect < fleet.alive else f"All {fleet.alive}"
     return Banner(
         CRITICAL,
-        f"{suspects} containers are suspect, most of them because of {name(fleet.cause)}, and a cull for it did not"
+        f"{suspects} containers are suspect{_because(seen, seen.of_state(State.SUSPECT))}, and a cull for it did not"
         " help: a restart is not the remedy.",
         f"Repair {name(fleet.cause)}, or roll back. Culls for it are paused; after the repair, health-arbiter release"
         " tries one at once.",
@@ -165,14 +182,10 @@ def _not_replaced(seen: Situation) -> Banner | None:
 
 
 def _suspects(seen: Situation) -> Banner | None:
-    suspects, fleet = seen.of_state(State.SUSPECT), seen.fleet
+    suspects = seen.of_state(State.SUSPECT)
     if not suspects:
         return None
-    paused = ", ".join(map(name, fleet.paused)) if fleet else ""
-    is_tried = fleet is not None and any(trial.out for trial in fleet.trials)
-    rest = " The fleet tries one cull, and waits to see whether it helps." if is_tried else ""
-    if paused:
-        rest = f" Culls for {paused} are paused, because the last one did not help."
+    word, rest = _refused(seen, suspects)
     is_outage = seen.is_outage(suspects)
     action = "Look at its errors." if len(suspects) == 1 else "Look at the errors of the worst."
     if is_outage:
@@ -183,11 +196,22 @@ def _suspects(seen: Situation) -> Banner | None:
     return Banner(
         CRITICAL if is_outage else WARNING,
         f"{containers(suspects, len(seen.rows))} {_have(suspects)} too many errors{since}{_because(seen, suspects)}."
-        f"{rest}",
+        f"{f' {rest}' if rest else ''}",
         action,
         _why_worst(suspects),
-        "paused" if paused else "trial" if is_tried else "",
+        reasons.runbook(word),
     )
+
+
+def _refused(seen: Situation, suspects: Sequence[ContainerFacts]) -> tuple[str, str]:
+    """The word for why the suspects are not culled, and its sentence: of the ledger, else of their trials."""
+    if (denied := seen.refusal(suspects)) is not None:
+        until = denied.at + (denied.seconds or 0)
+        return denied.reason, reasons.banner(denied.reason, clock(until) if until > seen.now else "")
+    causes = {row.cause for row in suspects}
+    trials = [trial for trial in (seen.fleet.trials if seen.fleet else ()) if trial.cause in causes]
+    word = "paused" if any(trial.paused_s > 0 for trial in trials) else "trial" if any(t.out for t in trials) else ""
+    return word, reasons.banner(word, "")
 
 
 def _paused(seen: Situation) -> Banner | None:

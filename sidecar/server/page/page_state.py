@@ -56,6 +56,9 @@ STORE_PAUSE_FACTOR: Final = 10
 MAX_PAUSE_S: Final = 30.0
 
 MOST_DEPARTED: Final = 20
+NOT_READ: Final = Unknown("timeout")
+"""The answer of a store that has not been read yet."""
+
 COUNTED: Final = {"culled": "culls", "would_cull": "culls", "denied": "refusals"}
 """Ledger entries that the time line counts, by the name of their line."""
 
@@ -129,7 +132,7 @@ class PageState:
         async with self._lock:
             if time.monotonic() - self._written_at >= FRESH_S:
                 await self._refresh()
-                parts = {"now": round(time.time(), 3), **self.quick(), **self._stored}
+                parts = {"now": round(time.time(), 3), **self.quick(), **(self._stored or self._first())}
                 self._document, self._written_at = await long_answer.written(parts), time.monotonic()
         return self._document
 
@@ -161,6 +164,12 @@ class PageState:
         limit, window_s = self._judging.error_limit, self._judging.error_window
         errors = {"limit": limit, "window_s": window_s, "minutes": self._from.error_counts()}
         return {"why": why, "errors": errors, "listeners": dict(self._from.listeners), "csrf": self.csrf}
+
+    def _first(self) -> dict[str, Any]:
+        """The banner while the store has not answered for the first time: of the last beat and this container."""
+        now = time.time()
+        known = self._now_known(now, NOT_READ)
+        return {"banner": self._banner(known, None, self._from.why(), now)}
 
     async def slow(self) -> dict[str, Any]:
         """The parts that come from the store: banner, budget, fleet, containers, holds, time line and events."""
@@ -214,7 +223,7 @@ class PageState:
         away_since = now - self._from.fleet_age_s() if self._from.fleet() is not None else None
         is_alone = unknown is not None and unknown.error == ALONE
         alone, is_shadow = str(why.get("alone", "")) if is_alone else "", why.get("mode") == "shadow"
-        about_store = (unknown, away_since, alone, is_shadow, now, self._from.store)
+        about_store = (unknown, away_since, alone, is_shadow, now, self._from.store, self._timeline.denials)
         made = banner(Situation(known.fleet, known.rows, known.holds, known.budget, *about_store))
         url = self._from.runbook_url
         return {**made._asdict(), "runbook": f"{url}#{made.anchor}" if url and made.anchor else ""}
@@ -291,6 +300,11 @@ class _Timeline:
         self._counts: dict[str, dict[int, int]] = {line: {} for line in COUNTED.values()}
         self._errors: Mapping[int, int] = {}
         self._after = ""
+
+    @property
+    def denials(self) -> list[Entry]:
+        """The refusals among the newest entries."""
+        return [entry for entry in self._newest if entry.what == "denied"]
 
     async def read(self, now: float, *, is_away: bool) -> tuple[list[dict[str, Any]], dict[str, Any], bool]:
         """The events, oldest first, the time line, and whether the store has answered.

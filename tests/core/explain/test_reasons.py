@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.refusals import failures, refusals
-from sidecar.core.explain import reasons
+from sidecar.core.explain import reasons, words
 from sidecar.core.types import Answer, Denied, Granted, Hold, Judgement, Reason, Unknown, Verdict
 
 FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
@@ -115,14 +115,14 @@ def test_wait_at_another_process_says_what_happened_and_a_new_store_does_not() -
     assert reasons.remedy(other, "in 15s").endswith(" in 15s")
 
 
-@pytest.mark.parametrize("error", sorted(reasons.FAILURES))
+@pytest.mark.parametrize("error", sorted(words.FAILURES))
 def test_every_known_error_says_why_and_that_there_is_no_token(error: str) -> None:
     sentence = reasons.answer(Unknown(error))
-    assert sentence.startswith(reasons.FAILURES[error].sentence)
+    assert sentence.startswith(words.FAILURES[error].sentence)
     assert sentence.endswith("there is no token")
 
 
-@pytest.mark.parametrize("reason", sorted(reasons.REFUSALS))
+@pytest.mark.parametrize("reason", sorted(words.REFUSALS))
 def test_every_known_refusal_is_a_whole_sentence(reason: str) -> None:
     sentence = reasons.answer(Denied(reason, 7, 10, 42.0))
     assert " " in sentence
@@ -130,11 +130,11 @@ def test_every_known_refusal_is_a_whole_sentence(reason: str) -> None:
 
 
 def test_every_refusal_of_the_fleet_has_a_row_and_no_other_has() -> None:
-    assert reasons.REFUSALS.keys() == set(refusals())
+    assert words.REFUSALS.keys() == set(refusals())
 
 
 def test_every_failure_of_the_store_has_a_row_and_no_other_has() -> None:
-    assert reasons.FAILURES.keys() == failures()
+    assert words.FAILURES.keys() == failures()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from sidecar.core.types import CauseTrial, Fleet, Hold, Unknown
+from sidecar.core.explain import words
+from sidecar.core.types import CauseTrial, Entry, Fleet, Hold, Unknown
 from sidecar.server.page.banner import Situation, banner
 from sidecar.server.page.containers import ContainerFacts
 
@@ -66,7 +67,7 @@ CASES: Final = {
         {"rows": SICK, "fleet": Fleet(10, 10, cause="redis", trials=(PAUSED,))},
         "critical",
         (
-            "All 10 containers are suspect, most of them because of redis, and a cull for it did not help: a restart"
+            "All 10 containers are suspect because of redis, and a cull for it did not help: a restart"
             " is not the remedy."
         ),
         "health-arbiter why c0",
@@ -169,6 +170,51 @@ CASES: Final = {
         "",
     ),
 }
+
+
+def _denied(reason: str, instance: str = "c3", ago_s: float = 30.0) -> Entry:
+    return Entry("denied", NOW - ago_s, instance, "redis", reason, seconds=150.0)
+
+
+OUTAGE: Final = {"rows": [*MIXED, *WELL[4:]], "fleet": Fleet(10, 4, cause="redis", trials=(TRIED,))}
+BEGINNING: Final = "4 of 10 containers have too many errors since 22:08 UTC, most because of redis."
+REFUSALS: Final = {
+    "data_loss": "Redis lost its record of earlier culls, and no container is culled until 22:15 UTC.",
+    "newborn": "Redis has not heard from the whole fleet yet, and no container is culled until 22:15 UTC.",
+    "duplicate": "Two containers run under one instance name, and neither may be culled.",
+    "floor": "None is culled now, because too few containers would stay in service.",
+    "last": "It is not culled, because it is the last container in service.",
+    "window": "All tokens are in use, and the next comes back at 22:15 UTC.",
+    "trial": "The fleet tries one cull, and waits to see whether it helps.",
+}
+TRIAL: Final = REFUSALS["trial"]
+
+
+@pytest.mark.parametrize(
+    ("denials", "rest"),
+    [
+        *(([_denied("spacing"), _denied(word)], sentence) for word, sentence in REFUSALS.items()),
+        ([_denied("window", "c2", 200.0)], "All tokens are in use, and the next comes back soon."),
+        ([_denied("data_loss"), _denied("floor", "c9")], REFUSALS["data_loss"]),
+        ([_denied("data_loss", ago_s=600.0)], TRIAL),
+        ([_denied("hold")], ""),
+        ([], TRIAL),
+    ],
+    ids=[*REFUSALS, "the wait is over", "of one that is well", "of an earlier incident", "nothing to add", "none"],
+)
+def test_refusal_of_the_suspects_has_its_sentence(denials: list[Entry], rest: str) -> None:
+    made = banner(_seen(**OUTAGE, denials=denials))
+    assert made.sentence == f"{BEGINNING} {rest}".rstrip()
+
+
+def test_every_refusal_of_a_claim_has_a_sentence_on_the_page() -> None:
+    own_rule_or_leases = {"hold", "old_errors", "culls", "slots"}
+    assert {word for word, row in words.REFUSALS.items() if not row.banner} == own_rule_or_leases
+
+
+def test_trial_of_another_cause_is_not_that_of_the_suspects() -> None:
+    other = Fleet(10, 4, cause="redis", trials=(TRIED._replace(cause="mysql"),))
+    assert banner(_seen(**{**OUTAGE, "fleet": other})).sentence == BEGINNING
 
 
 @pytest.mark.parametrize(("fields", "level", "sentence", "command"), CASES.values(), ids=CASES)

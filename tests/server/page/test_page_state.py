@@ -102,6 +102,12 @@ async def test_containers_tokens_and_holds_are_those_of_the_store(office: Office
     assert parts["banner"]["runbook"] == "https://wiki/runbooks#hold"
 
 
+async def test_banner_says_why_the_suspects_are_refused(office: Office) -> None:
+    office.budget.known = MemberList(Fleet(2, 1), 1, (Member("b", Presence.SUSPECT, "redis", 1.0),))
+    await office.budget.note([Entry("denied", time.time(), "b", "redis", "floor", seconds=9.0)])
+    assert (await office.status.slow())["banner"]["sentence"].endswith("too few containers would stay in service.")
+
+
 @pytest.mark.parametrize(("presence", "state"), [(Presence.DOWN, "down"), (Presence.SUSPECT, "silent")])
 async def test_row_without_a_description_is_as_old_as_its_last_beat(
     office: Office, presence: Presence, state: str
@@ -252,6 +258,7 @@ async def test_slow_store_delays_no_more_than_the_first_answers(
     for _ in range(2):
         parts = await _document(office)
         assert (parts["why"]["state"], "fleet" in parts) == ("up", False)
+        assert parts["banner"]["sentence"], "a page without a headline would look as if all were well"
     answered.set()
     monkeypatch.setattr(page_state, "STORE_WAIT_S", 60)
     assert (await _document(office))["fleet"] == "known"
