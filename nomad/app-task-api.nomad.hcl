@@ -180,7 +180,7 @@ job "app" {
         # Time after its start in which a new app is not judged.
         ARBITER_GRACE = "30s"
 
-        # What replaces a culled app, asked for once, after the drain. "nomad-restart" restarts the app in place
+        # What replaces a culled app, asked for after the drain. "nomad-restart" restarts the app in place
         # instead; it needs ARBITER_NOMAD_TASK = "app", and ARBITER_ACTION_TIMEOUT = "45s": Nomad answers only when the
         # app has ended, for which it has kill_timeout.
         ARBITER_ACTION = "nomad-stop"

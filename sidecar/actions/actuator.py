@@ -1,20 +1,18 @@
-"""Has a container that is down restarted, where no check of a scheduler does it. Each action is asked for once.
+"""Has a container that is down restarted, where no check of a scheduler does it.
 
-The action begins when the drain is over. One that fails leaves the container down, and its failing check is all that is
-left: the failure is logged, counted, entered in the ledger and sent as a message, so that a person learns of it.
+The action begins when the drain is over. One that fails leaves the container down: the failure is logged, counted,
+entered in the ledger and sent as a message, so that a person learns of it. An action that was surely not carried out is
+asked for again as long as the container is down; any doubt means that it may have been, and it is not asked for again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from enum import Enum, auto
-from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
+from sidecar.actions.asked_file import ActionProgress, AskedFile
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import Moved
 from sidecar.core.life.snapshot import Record
@@ -26,8 +24,15 @@ STOPPED: Final = "the sidecar was stopped during the action, and the container i
 FILE_S: Final = 1.0
 """Maximum time for the file of what was asked: the disk may hang."""
 
-_ASKED_LIMIT: Final = 65_536
-_ENDED: Final = "ended\n"
+SOON_S: Final = 0.5
+"""Pause at first, while nobody reads what is asked: an agent that restarts is back within seconds."""
+
+FIRST_S: Final = 30.0
+"""Pause once the failure has been told; shorter if the action has less time."""
+
+REFUSED: Final = 4
+SLOWEST: Final = 10
+"""A refused action waits for so many first pauses, and none for more than the slowest number of them."""
 
 Action = Callable[[], Awaitable[str]]
 """Restarts the container, and returns what it did in one sentence; ``ActionError`` if that is not possible."""
@@ -37,63 +42,44 @@ class ActionError(Exception):
     """The action failed; the message says why, without secrets."""
 
 
+class NotCarriedOutError(ActionError):
+    """The action was surely not carried out, so it may be asked for again."""
+
+
+class UnreadError(NotCarriedOutError):
+    """Nobody has read what was asked: the agent is away, or no server leads."""
+
+
+class RefusedError(NotCarriedOutError):
+    """A clear refusal, which a person may repair."""
+
+
 class ActionResult(NamedTuple):
-    """How an action ended, ``at`` Unix time, after ``took_s`` seconds. ``failed``: the container was not restarted."""
+    """How an action ended, or why it has not been carried out yet."""
 
     action: str
-    at: float
-    took_s: float
+    at: float  # Unix time
+    took_s: float  # since it was asked for first
     sentence: str
-    failed: bool
+    failed: bool  # the container was not restarted
+    asks_again: bool = False  # as long as the container is down
 
 
-class ActionProgress(Enum):
-    """Whether the action was asked for a latch, and whether its result is known."""
+class _Order:
+    """The action wanted for one container that is down, until ``is_over``: it is not down any more."""
 
-    NOT_ASKED = auto()
-    WITHOUT_RESULT = auto()
-    WITH_RESULT = auto()
-
-
-class AskedFile:
-    """Remembers in a file, over restarts of the sidecar, for which latch the action was asked last.
-
-    A second line says that the result is known: without it the sidecar ended during the action. The methods may block,
-    and raise OSError or ValueError.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def read(self, latch: Latch) -> ActionProgress:
-        """Whether the action was asked for this latch."""
-        try:
-            with self._path.open() as file:
-                text = file.read(_ASKED_LIMIT)
-        except FileNotFoundError:
-            return ActionProgress.NOT_ASKED
-        if not text.startswith(_line(latch)):
-            return ActionProgress.NOT_ASKED
-        return ActionProgress.WITH_RESULT if text.endswith(_ENDED) else ActionProgress.WITHOUT_RESULT
-
-    def note(self, latch: Latch, *, has_result: bool = False) -> None:
-        """Write down that the action is asked for this latch, or that its result is known."""
-        # The result is added: a kill in between must not leave an empty file, as if nothing had been asked.
-        how = os.O_APPEND if has_result else os.O_CREAT | os.O_TRUNC
-        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with os.fdopen(os.open(self._path, flags | how, 0o600), "w") as file:
-            file.write(_ENDED if has_result else _line(latch))
-
-
-def _line(latch: Latch) -> str:
-    return f"{latch.claim_id or latch.lease} {latch.at}\n"
+    def __init__(self, latch: Latch | None, *, is_told: bool) -> None:
+        self.latch = latch
+        self.is_told = is_told  # that the action fails
+        self.is_over = asyncio.Event()
 
 
 class Actuator:
     """Carries out the action ``name`` for each container that goes down.
 
-    An action has ``timeout_s`` seconds. ``wall`` gives Unix seconds. ``on_result`` gets every result; ``last`` is the
-    newest. ``asked`` remembers over restarts of the sidecar what was asked; None: the sidecar keeps no state.
+    An action has ``timeout_s`` seconds; one that nobody reads has failed after half of them. ``wall`` gives Unix
+    seconds, ``jitter`` a number from 0 to 1. ``on_result`` gets the first failure and the end of each action; ``last``
+    is the newest. ``asked`` remembers over restarts of the sidecar what was asked; None: the sidecar keeps no state.
     ``missing`` says in sentences what the action lacks on this machine, and may block; ``on_missing`` gets each.
     ``found_down_s``: time in which a sidecar that starts beside a container that is down notices a new incarnation.
     """
@@ -107,9 +93,10 @@ class Actuator:
         wall: Callable[[], float],
         on_result: Callable[[ActionResult], None],
         asked: AskedFile | None = None,
-        missing: Callable[[], Sequence[str]] = tuple,
+        missing: Callable[[], Sequence[str]] | None = None,
         on_missing: Callable[[str], None] = lambda _: None,
         found_down_s: float = 2.0,
+        jitter: Callable[[], float] = lambda: 0.5,
     ) -> None:
         self.last: ActionResult | None = None
         self.missing: Sequence[str] = ()
@@ -122,7 +109,8 @@ class Actuator:
         self._on_result = on_result
         self._asked = asked
         self._found_down_s = found_down_s
-        self._latch: Latch | None = None
+        self._jitter = jitter
+        self._order: _Order | None = None
         self._wanted = asyncio.Event()
 
     @property
@@ -134,6 +122,8 @@ class Actuator:
         """Observe a step of the container."""
         if record.container.state is not State.DOWN:
             self._wanted.clear()
+            if self._order is not None:
+                self._order.is_over.set()
         elif any(isinstance(event, Moved) for event in record.events):
             self._want(record.container.latch)
 
@@ -144,29 +134,56 @@ class Actuator:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            latch = self._latch
-            await self._note(latch)
-            self._report(await self._result())
-            await self._note(latch, has_result=True)
+            if self._order is not None:
+                await self._carry_out(self._order)
 
-    def _report(self, result: ActionResult) -> None:
+    async def _carry_out(self, order: _Order) -> None:
+        """Ask until the action is carried out or may have been, or the container is not down any more."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while not order.is_over.is_set():
+            await self._note(order.latch, ActionProgress.WITHOUT_RESULT)
+            sentence, error = await self._ask()
+            asked_for_s = loop.time() - began
+            if not isinstance(error, NotCarriedOutError):
+                self._report(self._result(sentence, asked_for_s, failed=error is not None))
+                await self._note(order.latch, ActionProgress.WITH_RESULT)
+                return
+            if isinstance(error, RefusedError) or asked_for_s + SOON_S > self._timeout_s / 2:
+                self._report(self._result(sentence, asked_for_s, failed=True, asks_again=True), is_told=order.is_told)
+                order.is_told = True
+            told = ActionProgress.FAILURE_TOLD if order.is_told else ActionProgress.NOT_CARRIED_OUT
+            await self._note(order.latch, told)
+            pause = pause_s(error, asked_for_s, self._timeout_s) * (0.8 + 0.4 * self._jitter())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await order.is_over.wait()
+
+    def _result(self, sentence: str, took_s: float, *, failed: bool, asks_again: bool = False) -> ActionResult:
+        sentence = f"the sidecar asks again: {sentence}" if asks_again else sentence
+        return ActionResult(self._name, self._wall(), took_s, sentence, failed, asks_again)
+
+    def _report(self, result: ActionResult, *, is_told: bool = False) -> None:
         self.last = result
-        self._on_result(result)
+        if not is_told:
+            self._on_result(result)
 
     async def _examine(self) -> None:
         """Find out before the first cull whether the action can be carried out."""
+        if self._look is None:
+            return
         with suppress(OSError, RuntimeError):  # a TimeoutError is an OSError; no thread can be started
             async with asyncio.timeout(FILE_S):
                 self.missing = await in_thread(self._look)
         for sentence in self.missing:
             self._on_missing(sentence)
 
-    def _want(self, latch: Latch | None) -> None:
-        self._latch = latch
+    def _want(self, latch: Latch | None, *, is_told: bool = False) -> None:
+        self._order = _Order(latch, is_told=is_told)
         self._wanted.set()
 
     async def _catch_up(self, container: Callable[[], Container]) -> None:
-        """Ask for a container that this sidecar found down, if no sidecar has asked: the last one ended in its drain.
+        """Ask for a container that this sidecar found down, if no sidecar has asked, or the action was not carried out.
 
         If the last one ended during the action, the action has failed. Any doubt means that one has asked, and knew the
         result.
@@ -175,7 +192,7 @@ class Actuator:
         if self._asked is None or found.latch is None or found.state is not State.DOWN:
             return
         await asyncio.sleep(self._found_down_s)
-        with suppress(OSError, ValueError):  # a TimeoutError is an OSError
+        with suppress(OSError, ValueError, RuntimeError):  # as above
             async with asyncio.timeout(FILE_S):
                 asked = await in_thread(self._asked.read, found.latch)
             now = container()
@@ -183,29 +200,41 @@ class Actuator:
                 return
             # A sidecar that exits has no time to note the result.
             was_stopped = asked is ActionProgress.WITHOUT_RESULT and self._name != EXIT
-            if asked is ActionProgress.NOT_ASKED:
-                self._want(found.latch)
+            if asked in {ActionProgress.NOT_ASKED, ActionProgress.NOT_CARRIED_OUT, ActionProgress.FAILURE_TOLD}:
+                self._want(found.latch, is_told=asked is ActionProgress.FAILURE_TOLD)
             elif was_stopped:
-                self._report(ActionResult(self._name, self._wall(), 0.0, STOPPED, failed=True))
-                await self._note(found.latch, has_result=True)
+                self._report(self._result(STOPPED, 0.0, failed=True))
+                await self._note(found.latch, ActionProgress.WITH_RESULT)
 
-    async def _note(self, latch: Latch | None, *, has_result: bool = False) -> None:
-        if self._asked is not None and latch is not None:
-            with suppress(OSError, ValueError):
-                async with asyncio.timeout(FILE_S):
-                    await in_thread(partial(self._asked.note, latch, has_result=has_result))
+    async def _note(self, latch: Latch | None, progress: ActionProgress) -> None:
+        if self._asked is None or latch is None:
+            return
+        try:
+            async with asyncio.timeout(FILE_S):
+                await in_thread(self._asked.note, latch, progress)
+        except TimeoutError:
+            self._asked = None  # at most one thread waits for a disk that hangs
+        except (OSError, ValueError, RuntimeError):  # no thread can be started
+            return
 
-    async def _result(self) -> ActionResult:
-        loop = asyncio.get_running_loop()
-        began, failed = loop.time(), True
+    async def _ask(self) -> tuple[str, ActionError | None]:
+        """Ask once: what was done, or why not, and the error."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                sentence = await self._action()
-            failed = False
+                return await self._action(), None
         except TimeoutError:
-            sentence = f"no end after {self._timeout_s:g} s"
-        except ActionError as error:
-            sentence = str(error)
-        except Exception as error:  # noqa: BLE001 - an action that breaks must not end the sidecar
-            sentence = f"{type(error).__name__} in the sidecar"
-        return ActionResult(self._name, self._wall(), loop.time() - began, sentence, failed)
+            error = ActionError(f"no end after {self._timeout_s:g} s")
+        except ActionError as raised:
+            error = raised
+        except Exception as raised:  # noqa: BLE001 - an action that breaks must not end the sidecar
+            error = ActionError(f"{type(raised).__name__} in the sidecar")
+        return str(error), error
+
+
+def pause_s(error: NotCarriedOutError, asked_for_s: float, timeout_s: float) -> float:
+    """Seconds until an action that is asked for since ``asked_for_s`` is asked for again, before jitter."""
+    first_s = min(FIRST_S, timeout_s)
+    if isinstance(error, UnreadError) and asked_for_s + SOON_S <= timeout_s / 2:
+        return SOON_S
+    least_s = first_s * (REFUSED if isinstance(error, RefusedError) else 1)
+    return min(max(least_s, asked_for_s / 10), first_s * SLOWEST)

@@ -6,14 +6,13 @@ a token (Nomad's documentation: "Task API", "Workload Identity"). The identity n
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sidecar.actions.actuator import Action, ActionError
+from sidecar.actions.actuator import Action, ActionError, RefusedError, UnreadError
 from sidecar.net.threads import in_thread
 
 if TYPE_CHECKING:
@@ -25,18 +24,17 @@ MOST_SHOWN: Final = 200
 TOKEN_LIMIT: Final = 64 * 1024
 """Maximum number of characters of the token. Nomad's have about 1,000."""
 
-RETRY_S: Final = 0.5
-
 _VARIABLES: Final = ("NOMAD_SECRETS_DIR", "NOMAD_ALLOC_ID")
 _SOCKET: Final = "api.sock"
 _TOKEN: Final = "nomad_token"  # noqa: S105 - the name of its file
 
 _OK: Final = 200
+_REFUSALS: Final = {401, 403, 404, 429}
 _UNREAD: Final = "Server error authenticating request"
 """Nomad's answer while no server leads, before it looks at what is asked (command/agent/http.go)."""
 
 
-def nomad_action(action: str, task: str, environ: Mapping[str, str], *, patience_s: float) -> Action:
+def nomad_action(action: str, task: str, environ: Mapping[str, str]) -> Action:
     """The action of this name. Without its variables it fails when it is needed, not at the start.
 
     A sidecar that does not start would be restarted for ever, and the app with it.
@@ -44,7 +42,7 @@ def nomad_action(action: str, task: str, environ: Mapping[str, str], *, patience
     if sentence := _unset(environ):
         return partial(_fail, sentence)
     secrets, allocation = (environ[name] for name in _VARIABLES)
-    api = TaskApi(f"{secrets}/{_SOCKET}", f"{secrets}/{_TOKEN}", allocation, patience_s)
+    api = TaskApi(f"{secrets}/{_SOCKET}", f"{secrets}/{_TOKEN}", allocation)
     return partial(api.restart_task, task) if action == "nomad-restart" else api.stop_allocation
 
 
@@ -74,54 +72,37 @@ async def _fail(sentence: str) -> str:
     raise ActionError(sentence)
 
 
-class _UnreadError(ActionError):
-    """Nomad has not looked at the request."""
-
-
 class TaskApi(NamedTuple):
-    """Where the API is and what it is asked for. ``token_file`` is read for each request: Nomad renews the token.
-
-    ``patience_s``: time in which it asks again while Nomad does not look at the request: its agent restarts, or no
-    server leads.
-    """
+    """Where the API is and what it is asked for. ``token_file`` is read for each request: Nomad renews the token."""
 
     socket: str
     token_file: str
     allocation: str
-    patience_s: float
 
     async def restart_task(self, task: str) -> str:
-        """Restart one task of this allocation in place; ActionError if Nomad refuses."""
-        await self._ask(f"/v1/client/allocation/{self.allocation}/restart", {"TaskName": task})
+        """Restart one task of this allocation in place; ActionError if Nomad does not."""
+        await self._request(f"/v1/client/allocation/{self.allocation}/restart", {"TaskName": task})
         return f"Nomad restarts the task {task}"
 
     async def stop_allocation(self) -> str:
-        """Stop this allocation, which Nomad then replaces; ActionError if Nomad refuses.
+        """Stop this allocation, which Nomad then replaces; ActionError if Nomad does not.
 
         The drain is over, so Nomad need not wait for the app's ``shutdown_delay``. The token ends with the allocation:
         there is no second request.
         """
-        await self._ask(f"/v1/allocation/{self.allocation}/stop?no_shutdown_delay=true", None)
+        await self._request(f"/v1/allocation/{self.allocation}/stop?no_shutdown_delay=true", None)
         return "Nomad stops the allocation and replaces it"
 
-    async def _ask(self, path: str, body: dict[str, Any] | None) -> None:
-        """Have Nomad look at this request once."""
-        loop = asyncio.get_running_loop()
-        ends_at = loop.time() + self.patience_s
-        while True:
-            try:
-                return await self._request(path, body)
-            except _UnreadError:
-                if loop.time() + RETRY_S > ends_at:
-                    raise
-            await asyncio.sleep(RETRY_S)
-
     async def _request(self, path: str, body: dict[str, Any] | None) -> None:
+        """Send this request once. UnreadError or RefusedError if it was surely not carried out."""
         # Once in the life of a container.
         from aiohttp import ClientConnectorError, ClientError, ClientSession, UnixConnector  # noqa: PLC0415
 
         try:
             token = await in_thread(_token, self.token_file)
+        except (OSError, ValueError) as error:
+            raise UnreadError(_cannot_be_asked(error)) from None
+        try:
             async with (
                 ClientSession(connector=UnixConnector(self.socket)) as session,
                 session.post(
@@ -129,11 +110,22 @@ class TaskApi(NamedTuple):
                 ) as response,
             ):
                 if response.status != _OK:
-                    shown = await _shown(response, token)
-                    raise _error(f"Nomad answered {response.status}: {shown}", is_unread=shown == _UNREAD)
+                    raise _refusal(response.status, await _shown(response, token))
+        except ClientConnectorError as error:
+            raise UnreadError(_cannot_be_asked(error)) from None
         except (OSError, ValueError, ClientError) as error:
-            sentence = f"Nomad's task API cannot be asked: {type(error).__name__}: {error}"
-            raise _error(sentence, is_unread=isinstance(error, ClientConnectorError)) from None
+            raise ActionError(_cannot_be_asked(error)) from None
+
+
+def _refusal(status: int, shown: str) -> ActionError:
+    sentence = f"Nomad answered {status}: {shown}"
+    if shown == _UNREAD:
+        return UnreadError(sentence)
+    return RefusedError(sentence) if status in _REFUSALS else ActionError(sentence)
+
+
+def _cannot_be_asked(error: Exception) -> str:
+    return f"Nomad's task API cannot be asked: {type(error).__name__}: {error}"
 
 
 def _token(path: str) -> str:
@@ -143,10 +135,6 @@ def _token(path: str) -> str:
     if len(text) > TOKEN_LIMIT:
         raise ValueError(f"the token has more than {TOKEN_LIMIT} characters")
     return text.strip()
-
-
-def _error(sentence: str, *, is_unread: bool) -> ActionError:
-    return (_UnreadError if is_unread else ActionError)(sentence)
 
 
 async def _shown(response: ClientResponse, token: str) -> str:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from sidecar.actions.actuator import Action, ActionResult, Actuator, AskedFile
+from sidecar.actions.actuator import Action, ActionResult, Actuator
+from sidecar.actions.asked_file import AskedFile
 from sidecar.actions.nomad import missing, nomad_action
 from sidecar.actions.program import CommandAction, Hook
 from sidecar.client.redaction import redacted
@@ -181,6 +182,7 @@ def actuator(
         wall=time.time,
         on_result=observe,
         asked=AskedFile(path_of(directory, own.app).with_suffix(".asked")) if directory else None,
+        jitter=random.random,
         missing=lambda: missing(name, os.environ),
         on_missing=logger.warning,
     )
@@ -207,7 +209,7 @@ def action(
         # The time of the action ends the program first, so that its result says what the program printed.
         return CommandAction(shlex.split(config.action_command), config.action_timeout * 0.9, facts)
     # The other half is for the answer, which comes when the app has ended.
-    return nomad_action(config.action, config.nomad_task, environ, patience_s=config.action_timeout / 2)
+    return nomad_action(config.action, config.nomad_task, environ)
 
 
 async def _leave(leave: Callable[[], None]) -> str:

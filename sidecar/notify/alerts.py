@@ -76,7 +76,7 @@ def of_action(entry: Entry, instance: str) -> Alert:
     """The alert of an action that should have had the container restarted, and failed."""
     sentence = (
         f"The action {entry.reason} of {instance} failed: {' '.join(entry.detail.split())}. The "
-        "container is out of service, and only the failing check (503) is left to restart it."
+        "container stays out of service until it is restarted."
     )
     return Alert("action", "action_failed", sentence, instance)
 

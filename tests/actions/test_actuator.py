@@ -14,7 +14,8 @@ import pytest
 from aiohttp import web
 
 from harness.waiting import eventually
-from sidecar.actions.actuator import STOPPED, ActionError, ActionProgress, ActionResult, Actuator, AskedFile
+from sidecar.actions.actuator import STOPPED, ActionError, ActionResult, Actuator, RefusedError, UnreadError
+from sidecar.actions.asked_file import ActionProgress, AskedFile
 from sidecar.actions.nomad import missing
 from sidecar.app.build_optional import action
 from sidecar.config.settings import ActionConfig
@@ -157,13 +158,16 @@ def test_file_that_is_not_about_this_latch_says_that_nobody_asked(content: str, 
     assert AskedFile(tmp_path / "asked").read(Latch("claim", 1.0, "reason")) is ActionProgress.NOT_ASKED
 
 
-def test_result_that_was_cut_off_leaves_no_doubt_that_the_action_was_asked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("progress", list(ActionProgress)[2:], ids=lambda progress: progress.name)
+def test_result_that_was_cut_off_leaves_no_doubt_that_the_action_was_asked(
+    progress: ActionProgress, tmp_path: Path
+) -> None:
     latch, asked = Latch("claim", 1.0, "reason"), AskedFile(tmp_path / "asked")
-    asked.note(latch)
+    asked.note(latch, ActionProgress.WITHOUT_RESULT)
     written = (tmp_path / "asked").read_text()
-    asked.note(latch, has_result=True)
+    asked.note(latch, progress)
     whole = (tmp_path / "asked").read_text()
-    assert asked.read(latch) is ActionProgress.WITH_RESULT
+    assert asked.read(latch) is progress
     for end in range(len(written), len(whole)):  # also an empty file between the two would be a cut
         (tmp_path / "asked").write_text(whole[:end])
         assert asked.read(latch) is ActionProgress.WITHOUT_RESULT, whole[:end]
@@ -329,28 +333,46 @@ async def test_refusal_of_nomad_is_shown_on_one_line_without_the_token(nomad: Ta
 @pytest.mark.parametrize("gone", ["api.sock", "nomad_token"])
 async def test_missing_file_of_nomad_is_named(nomad: TaskApiStandIn, gone: str) -> None:
     (nomad.secrets / gone).unlink()
-    with pytest.raises(ActionError, match=gone):
-        await nomad.action(RESTART._replace(action_timeout=1.5))()
-
-
-async def test_nomad_that_restarts_looks_at_the_request_once_when_it_is_back(nomad: TaskApiStandIn) -> None:
-    there, away = nomad.secrets / "api.sock", nomad.secrets / "away"
-    there.rename(away)
-    nomad.status, nomad.body = 500, "Server error authenticating request\n"
-    asking = asyncio.ensure_future(nomad.action(STOP._replace(action_timeout=120))())
-    await asyncio.wait([asking], timeout=0.1)  # it finds no socket
-    away.rename(there)
-    await eventually(lambda: nomad.asked, timeout_s=60, what="it asks, and no server leads")
-    nomad.status, nomad.body = 200, "{}"
-    assert await asking == "Nomad stops the allocation and replaces it"
-
-
-@pytest.mark.parametrize("body", ["rpc error: EOF", "No cluster leader"])
-async def test_request_that_nomad_may_have_read_is_not_sent_again(nomad: TaskApiStandIn, body: str) -> None:
-    nomad.status, nomad.body = 500, body
-    with pytest.raises(ActionError, match=body):
+    with pytest.raises(UnreadError, match=gone):
         await nomad.action(RESTART)()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (500, "Server error authenticating request\n", UnreadError),
+        (401, "Unauthorized", RefusedError),
+        (403, "Permission denied", RefusedError),
+        (404, 'Unknown allocation "1234-5678"', RefusedError),
+        (429, "Too Many Requests", RefusedError),
+        (400, "Task not running", ActionError),
+        (408, "Request Timeout", ActionError),
+        (500, "rpc error: EOF", ActionError),
+        (500, "No cluster leader", ActionError),
+        (202, "accepted", ActionError),
+    ],
+)
+async def test_answer_of_nomad_says_whether_the_action_was_surely_not_carried_out(
+    nomad: TaskApiStandIn, status: int, body: str, error: type[ActionError]
+) -> None:
+    nomad.status, nomad.body = status, body
+    with pytest.raises(ActionError, match=" ".join(body.split())) as caught:
+        await nomad.action(RESTART)()
+    assert type(caught.value) is error
     assert len(nomad.asked) == 1
+
+
+async def test_connection_that_breaks_after_the_request_leaves_doubt(run_dir: Path) -> None:
+    stand_in = TaskApiStandIn(run_dir)
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_unix_server(hang_up, run_dir / "api.sock"):
+        with pytest.raises(ActionError, match="cannot be asked") as caught:
+            await stand_in.action(STOP)()
+    assert type(caught.value) is ActionError
 
 
 async def test_outside_of_nomad_the_action_fails_with_a_reason() -> None:

@@ -28,7 +28,7 @@ def test_nomad_restarts_the_task_of_the_settings_and_stops_this_allocation() -> 
     stop = _action(NOMAD, action="nomad-stop", action_timeout=20.0)
     assert (restart.func.__name__, restart.args, stop.__name__) == ("restart_task", ("web",), "stop_allocation")
     apis = [restart.func.__self__, stop.__self__]
-    assert apis == [TaskApi("/secrets/api.sock", "/secrets/nomad_token", "alloc-1", patience_s=10.0)] * 2
+    assert apis == [TaskApi("/secrets/api.sock", "/secrets/nomad_token", "alloc-1")] * 2
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from deploy.nomad_job import JOB_FILE, TASK_API_JOB_FILE, read
 from deploy.nomad_stand_in import SPEED, Placement, until
 from harness.cascade import Ports, await_status, config, status
 from harness.ports import free_ports
+from harness.sidecar import command
 from harness.traffic import Traffic, lost
 from harness.waiting import wait_for
 
@@ -100,3 +101,26 @@ def _see_dead_arbiters(places: dict[str, Placement]) -> None:
 
 def _await_all(places: dict[str, Placement]) -> None:
     until(places.values(), lambda: all(place.is_up() for place in places.values()), "all are up")
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["the same sidecar", "a restarted sidecar"])
+def test_cull_of_an_agent_that_is_away_for_long_has_failed_and_is_carried_out_when_it_is_back(
+    run_dir: Path, children: Children, redis_server: RedisServer, *, is_killed: bool
+) -> None:
+    job, timeout = read(TASK_API_JOB_FILE.read_text()), f"{30 / SPEED:g}s"
+    place = Placement("one", job, run_dir, children, redis_url=redis_server.url, action_timeout=timeout, **QUICK)
+    with ExitStack() as stack:
+        stack.callback(place.start().end)
+        place.api.__exit__()
+        place.arbiter.post_error(5, kind="redis")
+        wait_for(lambda: "asks again" in command(place.arbiter, "events").out, timeout_s=60, what="it is told")
+        back_at = time.monotonic() + (28 - 15) / SPEED
+        assert place.arbiter.health("/health/nomad")[0] == 503
+        assert "the sidecar asks again" in place.arbiter.request("local", "GET", "/why?format=text").body
+        if is_killed:
+            place.arbiter.kill()
+        until([place], lambda: time.monotonic() > back_at and place.arbiter.alive, "the agent is back")
+        place.api.__enter__()
+        until([place], lambda: place.events == ["stopped"] and place.is_up(), "it is replaced")
+        events = command(place.arbiter, "events").out
+        assert events.count("action_failed") == 1

@@ -66,7 +66,7 @@ def test_cull_that_is_not_honoured_and_an_action_that_failed_are_messages_about_
     assert (alert.instance, alert.word) == ("alloc", "not_honoured")
     assert alert.sentence == "alloc was culled 5 min ago and is still there: it has not been replaced."
     failed = of_action(Entry("action_failed", 1.0, reason="command", detail="exit code 5:\n unit not found"), "a")
-    assert "The action command of a failed: exit code 5: unit not found. The container is out" in failed.sentence
+    assert "The action command of a failed: exit code 5: unit not found. The container stays out" in failed.sentence
     assert (failed.instance, failed.claim) == ("a", "")
 
 

@@ -112,7 +112,7 @@ def _problems(report: FleetReport) -> Iterator[tuple[str, str]]:
     if report.not_honoured:
         yield "not honoured", f"still there long after their cull: {plain(', '.join(report.not_honoured))}"
     if report.failed_actions:
-        yield "action failed", f"{_often(report.failed_actions)}: only the failing check is left to restart the app"
+        yield "action failed", f"{_often(report.failed_actions)}: `events` says why, and if the sidecar asked again"
     if report.paused:
         causes = ", ".join(f"{plain(cause)} {_often(number)}" for cause, number in report.paused)
         yield "paused", f"culls did not help against {causes}"

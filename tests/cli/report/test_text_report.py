@@ -22,7 +22,7 @@ retired       1: in 12s
 revived       1 back in service without a replacement
 restarted     4 in place: 1 while suspect or culled, 3 without a cull
 not honoured  still there long after their cull: web-3
-action failed once: only the failing check is left to restart the app
+action failed once: `events` says why, and if the sidecar asked again
 paused        culls did not help against http 2 times
 duplicate     two containers ran under the instance name web-7
 memory        Redis lost its record of earlier culls once
