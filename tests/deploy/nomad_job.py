@@ -13,6 +13,7 @@ from sidecar.runlock import durations
 
 JOB_FILE: Final = Path(__file__).parents[2] / "nomad" / "app.nomad.hcl"
 TASK_API_JOB_FILE: Final = JOB_FILE.parent / "app-task-api.nomad.hcl"
+HAPROXY_JOB_FILE: Final = JOB_FILE.parent / "haproxy.nomad.hcl"
 
 Block = dict[str, Any]
 
@@ -79,12 +80,18 @@ class JobFile:
 
 def read(text: str) -> JobFile:
     """Return the job of a job file with one job and one group."""
-    content = _plain(hcl2.loads(text))
+    content = plain(text)
     job = _only(labelled(content, "job"))
     group = _only(labelled(job, "group"))
     tasks = labelled(group, "task")
     images = {name: str(each.get("default", "")) for name, each in labelled(content, "variable").items()}
     return JobFile(group, tasks.get("app", {}), tasks.get("arbiter", {}), images, one(job, "update"))
+
+
+def plain(text: str) -> Block:
+    """Return the content of a job file."""
+    content: Block = _plain(hcl2.loads(text))
+    return content
 
 
 def blocks(parent: Block, name: str) -> list[Block]:

@@ -1,7 +1,7 @@
 """A site under a real Nomad: the shipped jobs, and HAProxy with the servers of Nomad's registry.
 
 The jobs are the shipped files with the changes in ``without_docker``, and settings of the test. HAProxy is a job too: a
-template of Nomad renders the shipped cascade.cfg.tpl, and its script reloads HAProxy as deploy/haproxy/README.md says.
+template of Nomad renders the shipped cascade.cfg.tpl with the waits of haproxy.nomad.hcl, and a script reloads HAProxy.
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ job "haproxy" {{
       }}
       template {{
         destination = "${{NOMAD_TASK_DIR}}/haproxy.cfg"
+        wait {{
+          min = "500ms"
+          max = "2s"
+        }}
         change_mode = "script"
         change_script {{
           command       = "{script}"
