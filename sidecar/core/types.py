@@ -268,6 +268,23 @@ class CauseTrial(NamedTuple):
     since: float = 0.0
 
 
+class RecurringCause(NamedTuple):
+    """A cause for which containers are culled on several days of a week; instants in Unix seconds."""
+
+    cause: str
+    since: float
+    """The first cull of the series."""
+    recurs: float
+    """The cull on the third day of seven."""
+    last: float
+    """The last cull."""
+    culls: int
+    days: int
+    """Days with culls, in UTC."""
+    out_s: float
+    """How long culled containers were out of service, until they were replaced."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """The fleet, as the store's answer to a beat describes it.
@@ -280,7 +297,7 @@ class Fleet:
     members' errors in the window; ``median_ratio``: of their failed requests, from 0 to 1; None for a fleet of fewer
     than three. ``duplicate``: another container beats under the instance name of this one. ``tells_process``: the store
     tells its process, so that its restart is noticed. ``lost_hold``: this sidecar saw it in force, and the store has
-    lost it.
+    lost it. ``recurring``: the causes that recur.
     """
 
     alive: int
@@ -303,6 +320,7 @@ class Fleet:
     duplicate: bool = False
     tells_process: bool = True
     lost_hold: Hold | None = None
+    recurring: tuple[RecurringCause, ...] = ()
 
     @property
     def paused(self) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ class Draft:
         self.several_us = view.state.several_us
         self.duplicates = dict(view.state.duplicates)
         self.majority_us = view.state.majority_us
+        self.recurrences = view.state.recurrences
         self.refund: list[str] = []
         self.entries: list[Entry] = []
         self.limits = self.limits_of(self.fleet)
@@ -114,6 +115,7 @@ class Draft:
         view, state = self.view, self.view.state
         tables = (self.culls, self.leases, self.holds) == (view.culls, view.leases, view.holds)
         learned = (self.trials, self.outcomes, self.duplicates) == (state.trials, state.outcomes, state.duplicates)
+        learned = learned and self.recurrences == state.recurrences
         instants = (self.several_us, self.majority_us) == (state.several_us, state.majority_us)
         is_noticed = not instants or bool(self.refund or self.entries)
         return tables and learned and not is_noticed and self.epoch == view.epoch
@@ -129,6 +131,7 @@ class Draft:
             outcomes=self.outcomes,
             duplicates=self.duplicates,
             majority_us=self.majority_us,
+            recurrences=self.recurrences,
         )
 
     def _due_us(self) -> int:

@@ -137,10 +137,11 @@ def members_json(
 
 
 def fleet_json(value: Fleet) -> dict[str, Any]:
-    """The fleet as JSON values: trials by the names of their fields, and the causes whose culls are paused."""
+    """The fleet as JSON values: trials and recurring causes by the names of their fields, and the paused causes."""
     trials = [{**trial._asdict(), "paused_s": round(trial.paused_s, 3)} for trial in value.trials]
     holds = {"hold": hold_json(value.hold), "lost_hold": hold_json(value.lost_hold)}
-    return {**asdict(value), "trials": trials, "paused": list(value.paused), **holds}
+    recurring = [recurring._asdict() for recurring in value.recurring]
+    return {**asdict(value), "trials": trials, "paused": list(value.paused), "recurring": recurring, **holds}
 
 
 def hold_json(value: Hold | None) -> dict[str, Any] | None:

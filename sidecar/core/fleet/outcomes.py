@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from sidecar.core.fleet import slots, trial
+from sidecar.core.fleet import recurrence, slots, trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.fleet_settings import OFF
 from sidecar.core.fleet.records import Cull, CullOutcome
@@ -224,6 +224,7 @@ def _replace(draft: Draft, place: str, beat: Beat) -> None:
     if cull.is_lease:
         draft.culls[place] = replace(cull, phase="over", since_us=draft.now_us)
     else:
+        draft.recurrences = recurrence.replaced(draft.recurrences, cull.cause, draft.now_us - cull.at_us)
         draft.culls[place] = replace(
             cull, phase="watched", by=instance, by_incarnation=beat.incarnation, since_us=draft.now_us, well_us=0
         )

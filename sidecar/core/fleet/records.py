@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache, lru_cache
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
 from sidecar.core.types import US_PER_S, Hold
 
@@ -45,6 +45,9 @@ class StoredRecord:
         for name, kind, _ in _kinds(type(self)):  # type: ignore[arg-type]  # a class
             _check(kind, getattr(self, name))
         return self
+
+
+R = TypeVar("R", bound=StoredRecord)
 
 
 @lru_cache(maxsize=512)  # rows hardly ever change from one look to the next, and reading one takes 10 us
@@ -165,6 +168,27 @@ class Trial(StoredRecord):
 
 
 @dataclass(frozen=True, slots=True)
+class Recurrence(StoredRecord):
+    """The series of culls for one cause. It is over after seven days without one."""
+
+    since_us: int = 0
+    """The first cull."""
+    last_us: int = 0
+    """The last cull."""
+    recurs_us: int = 0
+    """The cull on the third day of seven; 0: there was none."""
+    culls: int = 0
+    days: int = 0
+    """Days with culls, in UTC."""
+    out_us: int = 0
+    """How long culled containers were out of service, until they were replaced."""
+    week: int = 0
+    """The seven days until the last cull, a bit each: 1 for a day with culls; the last day is the lowest."""
+
+    INSTANTS: ClassVar[tuple[str, ...]] = ("since_us", "last_us", "recurs_us")
+
+
+@dataclass(frozen=True, slots=True)
 class FleetState(StoredRecord):
     """The state of the fleet as a whole."""
 
@@ -186,14 +210,20 @@ class FleetState(StoredRecord):
     """Instance names that two containers use, and when that was noticed last."""
     majority_us: int = 0
     """When most of the fleet was last sick."""
+    recurrences: Mapping[str, Recurrence] = field(default_factory=dict)
+    """By cause."""
 
     def checked(self) -> Self:
-        """The state with its trials as records; a trial that cannot be read is left out."""
-        if not isinstance(self.trials, Mapping):
-            raise TypeError("not trials")
-        rows = {cause: json.dumps(raw) for cause, raw in self.trials.items() if isinstance(raw, dict)}
-        trials = {cause: trial for cause, text in rows.items() if (trial := Trial.load(text)) is not None}
-        return StoredRecord.checked(replace(self, trials=trials))
+        """The state with its rows by cause as records; a row that cannot be read is left out."""
+        trials, recurrences = _by_cause(self.trials, Trial), _by_cause(self.recurrences, Recurrence)
+        return StoredRecord.checked(replace(self, trials=trials, recurrences=recurrences))
+
+
+def _by_cause(raw: object, kind: type[R]) -> dict[str, R]:
+    if not isinstance(raw, Mapping):
+        raise TypeError("not rows by cause")
+    texts = {cause: json.dumps(row) for cause, row in raw.items() if isinstance(row, dict)}
+    return {cause: row for cause, text in texts.items() if (row := kind.load(text)) is not None}
 
 
 @dataclass(frozen=True, slots=True)

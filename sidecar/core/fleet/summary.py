@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from sidecar.core.fleet import data_loss, trial
+from sidecar.core.fleet import data_loss, recurrence, trial
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
 from sidecar.core.fleet.fleet_settings import FleetSettings, Share
@@ -76,6 +76,7 @@ def fleet_of(reply: BeatReply, terms: FleetSettings, instance: str, *, duplicate
         **_medians(reply.alive, reply.median_errors, reply.median_ratio),
         duplicate=duplicate,
         tells_process=bool(reply.run_id),
+        recurring=recurrence.recurring(state.recurrences, reply.now_us),
     )
 
 

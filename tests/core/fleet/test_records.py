@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord, Trial
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Recurrence, Slot, StoredRecord, Trial
 
 RECORDS: tuple[StoredRecord, ...] = (
     Epoch(1, 2, 3, 4, 5, "digest", 6, "run", 7),
     Trial(4, 2, 10, 20, 30, 40, 50),
     FleetState(
         trials={"redis": Trial(2), "": Trial()},
+        recurrences={"redis": Recurrence(10, 20, 30, 4, 3, 50, 0b1011)},
         several_us=5,
         due_us=6,
         open_culls={"redis": 1},
