@@ -6,6 +6,7 @@ The input is the JSON of ``GET /fleet``. Text from people and apps is printed wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Final, NamedTuple
 
@@ -118,6 +119,8 @@ def head(seen: dict[str, Any], now: float) -> Iterator[str]:
     if fleet is not None:
         yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
         yield from (_trial(trial, now) for trial in fleet["trials"])
+        for recurring in fleet.get("recurring", ()):
+            yield plain(f"recurs  {recurring['cause']}: {recurs(**recurring)}; see health-arbiter report")
         yield from _errors(fleet)
         yield from _twins(seen["members"])
         yield from _problems(fleet)
@@ -219,6 +222,12 @@ def span(seconds: float) -> str:
     """A duration for a person; from ten minutes on in whole minutes, rounded up: ``45s``, ``1m 30s``, ``1h 5m``."""
     left = max(0, ceil(seconds - 0.5))
     return reasons.span(left if left < _EXACT_S else 60 * ceil(left / 60))
+
+
+def recurs(*, culls: int, days: int, since: float, out_s: float, **_: object) -> str:
+    """How often containers were culled for a cause that recurs, since when (Unix seconds), and what that cost."""
+    day = datetime.fromtimestamp(since, UTC).date()
+    return f"{culls} culls on {days} days since {day}, {span(out_s)} out of service"
 
 
 def heard_last(seen: dict[str, Any]) -> str:

@@ -26,9 +26,6 @@ from sidecar.notify.alerts import Alert, of_action, of_beat, of_step, redis_away
 from sidecar.notify.webhook import Outbox, text_of
 
 INTERVAL_S: Final = 1.0
-ONCE_S: Final = 3600.0
-"""So long no sidecar sends an alert again: a sidecar that was away from the store may see it late."""
-
 CLAIM_S: Final = 20.0
 """How long a message waits for a clear answer to its claim; then it is given up."""
 
@@ -141,7 +138,7 @@ class Messenger:
         """Send what this sidecar has to send."""
         for _ in range(len(self._unclaimed)):
             alert, since = self._unclaimed.popleft()
-            is_sender = not alert.claim or await self._records.first(f"message:{alert.claim}", ONCE_S)
+            is_sender = not alert.claim or await self._records.first(f"message:{alert.claim}", alert.once_s)
             if isinstance(is_sender, Unknown):
                 if self._clock() - since < CLAIM_S:
                     self._unclaimed.append((alert, since))
@@ -216,4 +213,6 @@ def _command(alert: Alert, container: str) -> str:
     """The command to type first."""
     if alert.word in ("redis_unknown", "test"):
         return "health-arbiter doctor"
+    if alert.word == "recurring":
+        return "health-arbiter report"
     return f"health-arbiter why {quote(container)}" if container else "health-arbiter fleet"

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
     CausePaused,
+    CauseRecurs,
     DataLost,
     Duplicated,
     DuplicateEnded,
@@ -129,6 +130,16 @@ FLEET_LINES: Final[Mapping[type[FleetEvent], FleetLine]] = {
     ),
     PauseEnded: FleetLine(
         INFO, lambda event: f"the pause of culls for {event.cause} is over", lambda event: {"cause": event.cause}
+    ),
+    CauseRecurs: FleetLine(
+        WARNING,
+        lambda event: f"{event.recurring.cause} recurs: it was culled on several days of a week",
+        lambda event: {
+            "cause": event.recurring.cause,
+            "culls": event.recurring.culls,
+            "days": event.recurring.days,
+            "out_s": round(event.recurring.out_s),
+        },
     ),
     Duplicated: FleetLine(
         WARNING,

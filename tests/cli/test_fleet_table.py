@@ -12,7 +12,7 @@ from sidecar.cli import fleet_table
 from sidecar.cli.fleet_table import DUPLICATE, GONE, SILENT, ContainerRow, head, hold_line, rows, span
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import fleet_json
-from sidecar.core.types import CauseTrial, Fleet, Hold
+from sidecar.core.types import CauseTrial, Fleet, Hold, RecurringCause
 
 NOW = 1_700_000_000.0
 RELEASE = "look for the cause, or try again at once with health-arbiter release"
@@ -55,6 +55,7 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         helped=5,
         unhelped=2,
         unclear=1,
+        recurring=(RecurringCause("http", NOW - 5 * 86400, NOW, NOW, 9, 4, 2040.0),),
     )
     members = [
         {**_member("a", "well"), "duplicate": True},
@@ -68,6 +69,7 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         "trial   mysql: 1 of at most 2 culls without an outcome, its episode began 4m 10s ago",
         f"paused  no culls for redis for 9m 5s: the last 2 culls did not help; {RELEASE}",
         f"paused  no culls for http for 30s: the last cull did not help; {RELEASE}",
+        "recurs  http: 9 culls on 4 days since 2023-11-09, 34m out of service; see health-arbiter report",
         "cause   most suspects share redis",
         "median  2 errors of a container in the window, 0.42 % of its requests",
         f"double  two containers run as a, and count as one: neither may be culled; {RENAME}",

@@ -51,7 +51,9 @@ def _cull(number: int, at: float) -> list[Entry]:
     return [
         Entry("suspect", at, who, "redis", "errors"),
         Entry("granted", at + 3, who, "redis", "granted"),
-        Entry("culled", at + 4, who, "redis", "errors", seconds=4.0),
+        Entry(
+            "culled", at + 4, who, "redis", "errors", seconds=4.0, detail=f"5 errors\n5 x redis (f00, {number}): gone"
+        ),
         Entry("replaced", at + 30, who, "redis", seconds=20.0 + number),
         Entry("helped" if number else "unhelped", at + 90, who, "redis", seconds=86.0),
     ]

@@ -24,6 +24,7 @@ from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
     CausePaused,
+    CauseRecurs,
     DataLost,
     Duplicated,
     DuplicateEnded,
@@ -42,7 +43,7 @@ from sidecar.core.life.container import start
 from sidecar.core.life.events import TokenAnswered
 from sidecar.core.life.snapshot import Record
 from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
-from sidecar.core.types import Answer, CauseTrial, Denied, Evidence, Fleet, Granted, Hold, Unknown
+from sidecar.core.types import Answer, CauseTrial, Denied, Evidence, Fleet, Granted, Hold, RecurringCause, Unknown
 from sidecar.telemetry.log import Log, logger
 from sidecar.telemetry.log_output import QUEUE_LIMIT, as_console, as_json, logging_to
 from sidecar.telemetry.observers import Failure
@@ -331,6 +332,12 @@ def test_reader_who_stalls_holds_up_neither_the_loop_nor_the_exit() -> None:
             {"cause": "redis", "paused_s": 540, "failures": 1},
         ),
         (PauseEnded("redis"), "info", "the pause of culls for redis is over", {"cause": "redis"}),
+        (
+            CauseRecurs(RecurringCause("redis", 1_767_273_600.0, 0.0, 0.0, 9, 3, 90.0)),
+            "warning",
+            "redis recurs: it was culled on several days of a week",
+            {"cause": "redis", "culls": 9, "days": 3, "out_s": 90},
+        ),
         (Duplicated(), "warning", "two containers run under this instance name", {}),
         (DuplicateEnded(), "info", "no other container runs under this instance name any more", {}),
         (SettingsDiffer(2), "warning", "sidecars of this service run with different settings", {"settings": 2}),

@@ -9,7 +9,9 @@ from math import ceil, inf
 from typing import Final, NamedTuple
 
 from sidecar.controller.ledger_entries import NO_CULL, ORDERED, restarts_of
-from sidecar.core.types import Entry
+from sidecar.core.fleet import recurrence
+from sidecar.core.fleet.recurrence import Recurrences
+from sidecar.core.types import US_PER_S, Entry
 
 DAY_S: Final = 86_400.0
 HOUR_S: Final = 3_600.0
@@ -32,6 +34,18 @@ class Cause(NamedTuple):
     helped: int = 0
     unhelped: int = 0
     unclear: int = 0
+
+
+class Recurring(NamedTuple):
+    """A cause that recurs, as ``RecurringCause``, and the newest error that the app reported before a cull for it."""
+
+    kind: str
+    since: float
+    last: float
+    culls: int
+    days: int
+    out_s: float
+    sample: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +128,8 @@ class FleetReport:
     """Cause and how often its culls were paused because one did not help."""
     duplicates: tuple[str, ...] = ()
     """Instance names of two containers."""
+    recurring: tuple[Recurring, ...] = ()
+    """Causes that recur at its end."""
     losses: int = 0
     away_s: Times = NO_TIMES
     """How long a sidecar was without Redis."""
@@ -165,6 +181,7 @@ def report_of(
         not_honoured=tuple(sorted({entry.instance for entry in seen if entry.what == "not_honoured"})),
         paused=_ranked(entry.kind for entry in seen if entry.what == "paused"),
         duplicates=tuple(sorted({entry.instance for entry in seen if entry.what == "duplicate"})),
+        recurring=_recurring(seen, until),
         losses=counts["data_loss"],
         away_s=_times(entry for entry in seen if entry.what == "redis_back"),
         bins=_bins(seen, since, until),
@@ -182,6 +199,30 @@ def _causes(seen: Sequence[Entry]) -> tuple[Cause, ...]:
             cause = found.get(kind, Cause(kind))
             found[kind] = cause._replace(**{field: getattr(cause, field) + 1})
     return tuple(sorted(found.values(), key=lambda cause: (-cause.culls, cause.kind)))
+
+
+def _recurring(seen: Sequence[Entry], until: float) -> tuple[Recurring, ...]:
+    rows: Recurrences = {}
+    samples: dict[str, str] = {}
+    for entry in seen:
+        kind = entry.kind or "unknown"
+        if entry.what == "culled" and entry.reason != ORDERED:
+            rows = recurrence.culled(rows, kind, round(entry.at * US_PER_S))
+            samples[kind] = "".join(entry.detail.splitlines()[1:2]) or samples.get(kind, "")
+        elif entry.what == "replaced" and entry.seconds is not None:
+            rows = recurrence.replaced(rows, kind, round(entry.seconds * US_PER_S))
+    return tuple(
+        Recurring(
+            each.cause,
+            each.since,
+            each.last,
+            each.culls,
+            each.days,
+            each.out_s,
+            samples[each.cause],
+        )
+        for each in recurrence.recurring(rows, round(until * US_PER_S))
+    )
 
 
 def _replaced(seen: Sequence[Entry]) -> list[Entry]:

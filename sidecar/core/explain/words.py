@@ -183,6 +183,7 @@ MESSAGE_RUNBOOKS: Final[Mapping[str, str]] = MappingProxyType(
         "not_honoured": "not-honoured",
         "action_failed": "action-failed",
         "redis_unknown": "redis",
+        "recurring": "recurring",
         "test": "messages",
     }
 )

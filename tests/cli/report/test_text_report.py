@@ -21,6 +21,9 @@ near misses   1 of 9 suspects recovered before a cull
 retired       1: in 12s
 revived       1 back in service without a replacement
 restarted     4 in place: 1 while suspect or culled, 3 without a cull
+recurs        redis: 8 culls on 7 days since 2026-01-01, 3m 8s out of service; a
+              cull does not repair it
+              5 x redis (f00, 7): gone
 not honoured  still there long after their cull: web-3
 action failed once: `events` says why, and if the sidecar asked again
 paused        culls did not help against http 2 times

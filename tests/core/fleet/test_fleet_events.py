@@ -9,6 +9,7 @@ import pytest
 from sidecar.core.fleet.fleet_events import (
     BudgetEmptied,
     CausePaused,
+    CauseRecurs,
     DataLost,
     Duplicated,
     DuplicateEnded,
@@ -24,12 +25,13 @@ from sidecar.core.fleet.fleet_events import (
     StoreBack,
     changes,
 )
-from sidecar.core.types import CauseTrial, Fleet, Hold, Unknown
+from sidecar.core.types import CauseTrial, Fleet, Hold, RecurringCause, Unknown
 
 CALM = Fleet(10)
 HOLD = Hold("ann", "deploy", 1_700_000_000.0)
 TRIED = CauseTrial("mysql", 2, 1)
 PAUSED = CauseTrial("redis", 1, 0, 540.0, 2)
+RECURRING = RecurringCause("redis", 1_700_000_000.0, 1_700_200_000.0, 1_700_200_000.0, 5, 3, 90.0)
 PAUSE_OVER = PAUSED._replace(paused_s=0.0)
 
 ROWS: list[tuple[str, dict[str, object], dict[str, object], list[FleetEvent]]] = [
@@ -39,6 +41,15 @@ ROWS: list[tuple[str, dict[str, object], dict[str, object], list[FleetEvent]]] =
     ("a pause that goes on", {"trials": (PAUSED,)}, {"trials": (PAUSED._replace(paused_s=530.0),)}, []),
     ("pause over", {"trials": (PAUSED,)}, {"trials": (PAUSE_OVER,)}, [PauseEnded("redis")]),
     ("pause forgotten", {"trials": (PAUSED,)}, {}, [PauseEnded("redis")]),
+    ("recurs", {}, {"recurring": (RECURRING,)}, [CauseRecurs(RECURRING)]),
+    ("recurs as before", {"recurring": (RECURRING,)}, {"recurring": (RECURRING._replace(culls=9, days=4),)}, []),
+    (
+        "recurs in another series",
+        {"recurring": (RECURRING,)},
+        {"recurring": (RECURRING._replace(recurs=1_700_900_000.0),)},
+        [CauseRecurs(RECURRING._replace(recurs=1_700_900_000.0))],
+    ),
+    ("recurs no more", {"recurring": (RECURRING,)}, {}, []),
     ("duplicate", {}, {"duplicate": True}, [Duplicated()]),
     ("duplicate as before", {"duplicate": True}, {"duplicate": True}, []),
     ("no duplicate any more", {"duplicate": True}, {}, [DuplicateEnded()]),
