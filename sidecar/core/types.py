@@ -364,9 +364,13 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """No clear answer, therefore no token. ``error`` is a word of ``words.FAILURES``."""
+    """No clear answer, therefore no token."""
 
     error: str
+    """A word of ``words.FAILURES``."""
+
+    said: str = field(default="", compare=False)
+    """The address, and what Redis or the network said; for the log and for operators, never for strangers."""
 
 
 Answer = Granted | Denied | Unknown

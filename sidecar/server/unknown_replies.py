@@ -26,4 +26,4 @@ async def within(limit_s: float, call: Awaitable[T | Unknown]) -> T | Unknown:
 
 def fields(unknown: Unknown) -> dict[str, str]:
     """The error word and its sentence, as JSON fields."""
-    return {"error": unknown.error, "sentence": reasons.failure(unknown.error)}
+    return {"error": unknown.error, "sentence": reasons.unreachable(unknown)}

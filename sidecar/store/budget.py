@@ -354,6 +354,6 @@ async def _clear(request: Awaitable[T]) -> T | Unknown:
     except (Conflict, Over):
         raise
     except StoreError as error:
-        return Unknown(error.word)
+        return Unknown(error.word, error.said)
     except Exception:  # noqa: BLE001 - no failure of a store is an exception for a caller of the budget
         return Unknown("internal")

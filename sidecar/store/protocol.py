@@ -39,11 +39,15 @@ ERRORS_KEPT_MIN: Final = 60
 
 
 class StoreError(Exception):
-    """The store gave no clear answer; ``word`` is the cause (``timeout``, ``auth``, ``oom``, ...)."""
+    """The store gave no clear answer; ``word`` is the cause (``timeout``, ``auth``, ``oom``, ...).
 
-    def __init__(self, word: str) -> None:
+    ``said``: the address, and what Redis or the network said.
+    """
+
+    def __init__(self, word: str, said: str = "") -> None:
         super().__init__(word)
         self.word = word
+        self.said = said
 
 
 class Write(NamedTuple):

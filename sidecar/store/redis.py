@@ -178,7 +178,7 @@ class RedisStore:
             async with asyncio.timeout(self._timeout_s), self._turn:
                 return await call(client)
         except TimeoutError as error:
-            raise StoreError("timeout") from error
+            raise StoreError("timeout", client.silence()) from error
 
     async def _opened(self) -> RedisClient:
         """The client, made in a thread, because the import of redis-py takes longer than a health answer may wait."""

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redis.exceptions import NoScriptError, RedisError
 
-from sidecar.config.redis_urls import host_list
+from sidecar.config.redis_urls import host_list, shown
 from sidecar.store.access import NO_FILES, Access, AccessError
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_connection import FAILURES, RedisConnection, fixed_connection, master_connection
-from sidecar.store.redis_errors import error_word
+from sidecar.store.redis_errors import error_word, message
 from sidecar.store.scripts import Script
 
 if TYPE_CHECKING:
@@ -46,12 +46,14 @@ class RedisClient:
     def __init__(self, url: str, connect_timeout_s: float, access: Access = NO_FILES, key: str = "") -> None:
         try:
             self._connections = _connections(url, connect_timeout_s, access, key)
+            self._address = shown(url)
         except AccessError:
             raise
         except (ValueError, TypeError, OSError, RedisError):
             raise ValueError("cannot be used as a Redis URL") from None
         self._watching: asyncio.Task[None] | None = None
         self._has_ended = False
+        self._was_open = False
 
     async def ask(self, read: Callable[[Any], T], *command: str | bytes) -> T:
         """Send one command, over a new connection if need be, and return ``read(reply)`` (RESP2).
@@ -63,11 +65,19 @@ class RedisClient:
                 await self._end_connection()
             return read(await self._connections.execute_command(*command))
         except BaseException as error:
+            self._was_open = self._connections.is_open
             if not isinstance(error, NoScriptError):  # this reply only asks for another command
                 await self._end_connection()
             if isinstance(error, Exception):
-                raise StoreError(error_word(error)) from error
+                raise StoreError(error_word(error), f"{self._address}: {message(error)}") from error
             raise
+
+    def silence(self) -> str:
+        """What was missing when the last command was cancelled because it took too long."""
+        if self._was_open:
+            return f"{self._address}: no answer"
+        hint = "; does this port speak TLS?" if self._address.startswith("rediss") else ""
+        return f"{self._address}: no connection{hint}"
 
     async def run(
         self, read: Callable[[Any], T], script: Script, keys: Sequence[bytes], arguments: Iterable[str | bytes]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from socket import gaierror
 from ssl import SSLCertVerificationError, SSLEOFError, SSLError, SSLZeroReturnError
 from typing import Final
 
@@ -51,6 +53,12 @@ _MESSAGE: Final = re.compile(
 _OF_SENTINELS: Final = re.compile(r"(?P<auth>Authentication\w*Error)|(?P<tls>\[SSL: )")
 
 
+_ARGUMENTS: Final = re.compile(r",? with args beginning with.*")
+"""A server that does not know AUTH repeats the password."""
+
+_MOST_SAID: Final = 200
+
+
 def error_word(error: BaseException) -> str:
     """The word for what ``RedisClient.ask`` raised; ``internal`` when it did not come from Redis."""
     inner = error.__cause__ or error.__context__
@@ -61,6 +69,19 @@ def error_word(error: BaseException) -> str:
     if isinstance(error, MasterNotFoundError) and (said := _OF_SENTINELS.search(str(error))):
         return str(said.lastgroup)
     return next((word for kind, word in _WORDS if isinstance(error, kind)), "internal")
+
+
+def message(error: BaseException) -> str:
+    """What Redis or the network said, in one line, without redis-py's frame and without arguments of a command."""
+    inner = error.__cause__ or error.__context__
+    if type(error) in _WRAPPERS and inner is not None and error_word(inner) != "internal":
+        return message(inner)
+    if isinstance(error, gaierror):
+        return str(error.strerror)
+    if isinstance(error, OSError) and not isinstance(error, SSLError) and error.errno:
+        return os.strerror(error.errno)
+    text = _ARGUMENTS.sub("", " ".join(str(error).split()))
+    return text[:_MOST_SAID] or type(error).__name__
 
 
 def certificate_refusal(error: BaseException | None) -> str:

@@ -59,7 +59,7 @@ class Log:
         """Log what has happened to the fleet and, sampled, why a beat had no answer."""
         answer = record.answer
         if isinstance(answer, Unknown):
-            text = f"store unreachable: {reasons.answer(answer)}"
+            text = f"store unreachable: {reasons.unreachable(answer)}: without a clear answer there is no token"
             self.sampled(f"warm {answer.error}", logging.WARNING, text, {"reason": answer.error})
         for event in record.events:
             if line := FLEET_LINES.get(type(event)):

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import time
 from random import Random
+from socket import gaierror
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
+from redis import exceptions as theirs
 from redis.asyncio import Redis
 
 from harness.claims import WINDOW_ONLY
@@ -31,7 +33,8 @@ from harness.waiting import eventually
 from sidecar.core.explain.words import FAILURES
 from sidecar.core.types import Claim, Entry, Hold, Unknown
 from sidecar.store.budget import FleetBudget
-from sidecar.store.protocol import Changes, Write
+from sidecar.store.protocol import Changes, StoreError, Write
+from sidecar.store.redis_errors import message
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -277,3 +280,36 @@ async def _is_busy(store: RedisStore) -> bool:
 
 
 # -- the script ---------------------------------------------------------------------------------------------
+
+
+# -- what Redis or the network said --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "word", "said"),
+    [
+        ("redis://127.0.0.1:1", "connection", "redis://127.0.0.1:1: Connection refused"),
+        ("redis+cluster://127.0.0.1:{port}", "response", "This instance has cluster support disabled"),
+        ("rediss://127.0.0.1:{port}", "timeout", "rediss://127.0.0.1:{port}: no connection; does this port speak TLS?"),
+        ("redis+sentinel://127.0.0.1:{port}/m", "response", "unknown command 'SENTINEL'"),
+    ],
+    ids=["nobody listens", "no Cluster", "no TLS", "no Sentinel"],
+)
+async def test_failure_says_the_address_and_what_was_said(
+    redis_server: RedisServer, open_store: OpenStore, url: str, word: str, said: str
+) -> None:
+    store = open_store(url.format(port=redis_server.port), timeout_s=TIMEOUT_S)
+    with pytest.raises(StoreError) as failed:
+        await store.members(most=1, since_us=0)
+    assert (failed.value.word, failed.value.said.endswith(said.format(port=redis_server.port))) == (word, True)
+
+
+def test_what_was_said_has_neither_a_frame_nor_a_password() -> None:
+    text = f"unknown command 'AUTH', with args beginning with: '{SECRET}'"
+    refused = theirs.ConnectionError("Error 111 connecting to h:1.")
+    refused.__cause__ = ConnectionRefusedError(111, "Connect call failed")
+    assert message(theirs.ResponseError(text)) == "unknown command 'AUTH'"
+    assert message(refused) == "Connection refused"
+    assert message(gaierror(-2, "Name or service not known")) == "Name or service not known"
+    assert message(theirs.ResponseError("a\n b")) == "a b"
+    assert message(TimeoutError()) == "TimeoutError"

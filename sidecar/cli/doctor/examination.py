@@ -155,9 +155,9 @@ async def _ask(client: RedisClient, timeout_s: float, read: Callable[[Any], T], 
         async with asyncio.timeout(timeout_s):
             return await client.ask(read, *command)
     except StoreError as error:
-        return Unknown(error.word)
+        return Unknown(error.word, error.said)
     except TimeoutError:
-        return Unknown("timeout")
+        return Unknown("timeout", client.silence())
 
 
 async def _reach(ask: Callable[..., Any], client: RedisClient, timeout_s: float) -> Finding:

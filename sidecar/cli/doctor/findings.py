@@ -53,7 +53,7 @@ Info = Mapping[str, str]
 
 def why(unknown: Unknown) -> str:
     """The sentence for an unclear answer."""
-    return reasons.failure(unknown.error)
+    return reasons.unreachable(unknown)
 
 
 def of_reach(ping_s: float | Unknown) -> Finding:

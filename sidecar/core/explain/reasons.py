@@ -53,6 +53,11 @@ def failure(error: str) -> str:
     return FAILURES[error].sentence if error in FAILURES else error
 
 
+def unreachable(value: Unknown) -> str:
+    """The sentence for an error, with the address and what Redis or the network said."""
+    return f"{failure(value.error)}{f' ({value.said})' if value.said else ''}"
+
+
 def remedy(value: Denied, wait: str) -> str:
     """What has to happen before the store grants what it refused; ``wait`` is ``in 3m 10s`` or ``now``."""
     row = _row(value)

@@ -105,7 +105,7 @@ def _redis_away(seen: Situation) -> Banner | None:
     since = f" since {clock(seen.away_since)}" if seen.away_since else ""
     return Banner(
         CRITICAL,
-        f"Redis has given no answer{since}, so no container can be culled: {reasons.failure(seen.unknown.error)}."
+        f"Redis has given no answer{since}, so no container can be culled: {reasons.unreachable(seen.unknown)}."
         " Health answers are unchanged.",
         f"Repair Redis{f' ({seen.store})' if seen.store else ''} or the network to it; the sidecars try again by"
         " themselves. Below is what was known last.",
