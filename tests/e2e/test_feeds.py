@@ -1,15 +1,14 @@
-"""Real apps that lose their Redis, reported by pings, datagrams and scrapes: the same verdict, and none afterwards."""
+"""A real app that loses its Redis, reported by pings, datagrams and scrapes: the same verdict, and none afterwards."""
 
 from __future__ import annotations
 
-import subprocess
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.apps import PROGRAMS, RealApp
+from harness.apps import RealApp
 from harness.ports import free_ports
 from harness.waiting import wait_for
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from harness.sidecar import Setting, Sidecar
 
-    StartApp = Callable[[str, Mapping[str, str]], RealApp]
+    StartApp = Callable[[Mapping[str, str]], RealApp]
 
 pytestmark = pytest.mark.process
 
@@ -36,14 +35,6 @@ SELECTORS: dict[str, Setting] = {
     "scrape_requests": "http_requests_total",
     "scrape_interval": f"{INTERVAL_S}s",
 }
-
-
-def _require_express() -> None:
-    found = subprocess.run(
-        ["node", "-e", 'require("express")'], cwd=PROGRAMS, capture_output=True, check=False, timeout=90
-    )
-    if found.returncode:
-        pytest.skip("express is not installed for node (tests/run installs it)")
 
 
 def _checks(page: dict[str, float], way: str) -> float:
@@ -71,20 +62,17 @@ def app_redis(start_redis: StartRedis) -> RedisServer:
 def start_app(run_dir: Path, children: Children, app_redis: RedisServer) -> StartApp:
     """Starts an app that needs ``app_redis``, with this environment."""
 
-    def start(program: str, environment: Mapping[str, str]) -> RealApp:
-        return children.adopt(RealApp(run_dir, program, app_redis.port, environment)).start()
+    def start(environment: Mapping[str, str]) -> RealApp:
+        return children.adopt(RealApp(run_dir, app_redis.port, environment)).start()
 
     return start
 
 
 @pytest.mark.site
-@pytest.mark.parametrize("program", ["aiohttp", "express"])
 @pytest.mark.parametrize("way", ["pings", "datagrams", "scrapes"])
 def test_verdict_is_the_same_for_every_way_of_reporting(
-    sidecar: StartSidecar, app_redis: RedisServer, start_app: StartApp, program: str, way: str
+    sidecar: StartSidecar, app_redis: RedisServer, start_app: StartApp, way: str
 ) -> None:
-    if program == "express":
-        _require_express()
     settings: dict[str, Setting] = {"check_interval": f"{INTERVAL_S}s", "error_window": "5s", "settle": "3s"}
     local, statsd = (f"127.0.0.1:{port}" for port in free_ports(2))
     settings |= {"mode": "shadow", "error_ratio": "0", "statsd_listen": statsd, "local_listen": local}
@@ -94,7 +82,7 @@ def test_verdict_is_the_same_for_every_way_of_reporting(
         "datagrams": {"ARBITER_STATSD_LISTEN": statsd},
         "scrapes": {},
     }[way]
-    app = start_app(program, environment)
+    app = start_app(environment)
     if way == "scrapes":
         one.settings |= SELECTORS | {"scrape_url": f"http://127.0.0.1:{app.port}/metrics"}
     one.start()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
@@ -118,55 +117,3 @@ def test_fleet_that_gets_sick_while_redis_is_away_loses_one_container(
                 wait_for(lambda: all(pool.cull_times(service) for service in sizes), timeout_s=60, what=what)
             pass_beats(4)
         assert {service: len(pool.cull_times(service)) for service in sizes} == dict.fromkeys(sizes, away.most)
-
-
-# -- restarts do not help ---------------------------------------------------------------------------------------------
-
-
-PAUSE_S: Final = 4.0
-
-
-def test_half_of_a_fleet_that_restarts_do_not_help_loses_one_container_a_pause(
-    pool: SidecarPool, redis_server: RedisServer
-) -> None:
-    """Fifteen of thirty are sick, with pauses of 4 s or more; seven of thirteen, with a pause that does not end."""
-    windows = {"half": f"{PAUSE_S}s", "seven": "10m"}
-    sizes = {"half": (30, 15), "seven": (13, 7)}
-    settings: dict[str, Setting] = {**REAL, "budget": "4", "redis_url": redis_server.url}
-    fleets = pool.fleets(
-        *((sizes[name][0], {**settings, "service": name, "budget_window": window}) for name, window in windows.items())
-    )
-    half, seven = drivers = [FleetDriver(fleet) for fleet in fleets]
-    sick = {driver: driver.members[:number] for driver, (_, number) in zip(drivers, sizes.values(), strict=True)}
-    for driver in drivers:
-        driver.await_metrics(fleet_alive=len(driver.members))
-        driver.make_sick(*sick[driver])
-    first_culls = {driver: wait_for(driver.down, timeout_s=60, what="one is culled") for driver in drivers}
-    pass_beats(6)
-    assert {driver: driver.down() for driver in drivers} == first_culls, (
-        "the removal of the first allows no second cull"
-    )
-
-    for driver, first_culled in first_culls.items():
-        driver.replace(*first_culled)
-        driver.make_sick(*first_culled)
-    paused = "culls for redis are paused: the last one did not help"
-    for name in sizes:  # in the log, because the shorter pause may end before the metrics of all have been read
-        wait_for(
-            lambda name=name: [line for line in pool.lines(message=paused) if line["instance"].startswith(name)],  # type: ignore[misc]
-            timeout_s=60,
-            what=f"culls of {name} are paused",
-        )
-    seven.await_metrics(**{'engineer_needed{reason="paused"}': 1})
-    recovered = next(one for one in sick[seven] if one not in first_culls[seven])
-    seven.replace(recovered)
-    again = wait_for(half.down, timeout_s=60, what="one more is culled after the pause")
-    half.replace(*again)
-    half.make_sick(*again)
-    pass_beats(8)
-    times = pool.cull_times("half")
-    assert len(times) in (2, 3), "the third one after the second pause, if the machine is that slow"
-    assert all(after - before >= PAUSE_S for before, after in pairwise(times))
-    assert len(pool.cull_times("seven")) == 1
-    over = "the pause of culls for redis is over"
-    assert not [line for line in pool.lines(message=over) if line["instance"].startswith("seven")]

@@ -182,17 +182,6 @@ def test_page_keeps_what_was_known_while_redis_and_then_the_sidecar_are_away(
     window.wait("document.getElementById('known-text').textContent.startsWith('Nothing is known')")
 
 
-@pytest.mark.site
-def test_container_without_redis_shows_its_own_budget(browser: Browser, sidecar: StartSidecar) -> None:
-    one = sidecar(**{**FAST, "drain": "30s"})
-    window = _shown(browser, one)
-    window.wait("document.getElementById('fleet-text').textContent.includes('on its own')")
-    one.post_error(n=5)
-    window.wait("document.querySelectorAll('#tokens .used').length == 1")
-    window.wait_text("#budget-text", "9 of 10 tokens are free")
-    assert window.text("#known-text") == ""
-
-
 # -- orders -------------------------------------------------------------------------------------------------
 
 
@@ -248,38 +237,6 @@ def test_keyboard_alone_holds_a_container_sorts_and_searches(browser: Browser, o
     assert window.complaints == []
 
 
-def test_orders_need_the_csrf_token_and_the_same_origin(one: Sidecar) -> None:
-    word = one.request("local", "GET", "/page/state").json()["csrf"]
-    order = json.dumps({"for": "1h", "author": "eve", "reason": "mischief"})
-    for headers, status in (
-        ({}, 403),
-        ({"X-Arbiter-CSRF": "guess", "Sec-Fetch-Site": "same-origin"}, 403),
-        ({"X-Arbiter-CSRF": word, "Sec-Fetch-Site": "cross-site"}, 403),
-        ({"X-Arbiter-CSRF": word, "Origin": "http://evil.example"}, 403),
-        ({"X-Arbiter-CSRF": word, "Sec-Fetch-Site": "same-origin"}, 200),
-    ):
-        assert one.request("local", "POST", "/page/hold", order, headers).status == status, headers
-        assert bool(_holds(one)) is (status == 200)
-    assert one.request("local", "DELETE", "/hold").status == 200
-
-
-@pytest.mark.site
-def test_page_of_another_origin_can_neither_read_nor_order(
-    browser: Browser, one: Sidecar, sidecar: StartSidecar
-) -> None:
-    window = browser.open(_url(sidecar("other")))
-    script = """async (url) => {
-      const tried = [];
-      for (const [path, method] of [["/state", "GET"], ["/hold", "POST"], ["/hold", "DELETE"]]) {
-        try { tried.push((await fetch(url + path, { method, headers: { "X-Arbiter-CSRF": "x" } })).status); }
-        catch (error) { tried.push("stopped"); }
-      }
-      return tried;
-    }"""
-    assert window.page.evaluate(script, _url(one)) == ["stopped"] * 3
-    assert _holds(one) == []
-
-
 # -- given data -----------------------------------------------------------------------------------------------
 
 SHOW: Final = "(parts) => show(read(JSON.stringify({ now: Date.now() / 1000, ...parts })))"
@@ -321,23 +278,6 @@ def _row(instance: str, state: str = "up", **fields: Any) -> list[Any]:
     """A row in the order of ``ContainerFacts``."""
     rest = {"cause": "", "since": int(time.time()) - 90, "errors": 0, "limit": 5, "weight": 100, "version": "0.2.0"}
     return [instance, state, *{**rest, "incarnation": "1", "born": 0, "duplicate": False, **fields}.values()]
-
-
-@pytest.mark.site
-def test_limit_line_stays_within_the_error_chart_on_a_phone(browser: Browser, one: Sidecar) -> None:
-    window = browser.open(f"{_url(one)}?container=a", width=360, height=740)
-    window.wait("document.querySelector('#errors span') != null")
-    for worst in (0, 5, 12, 400):
-        inside = window.page.evaluate(
-            """(worst) => {
-              showErrors({ limit: 5, window_s: 60, minutes: [...Array(59).fill(0), worst] });
-              const mark = document.querySelector("#errors span").getBoundingClientRect();
-              const picture = document.getElementById("errors").getBoundingClientRect();
-              return mark.top >= picture.top && mark.bottom <= picture.bottom;
-            }""",
-            worst,
-        )
-        assert inside, worst
 
 
 @pytest.mark.site
@@ -393,31 +333,6 @@ def test_events_have_the_colour_of_their_severity_and_evidence_stays_open(browse
     assert window.page.locator("#events pre").inner_text() == said
     assert window.page.evaluate("document.activeElement.matches('#events summary')")
     assert not window.overflows
-    assert window.complaints == []
-
-
-@pytest.mark.site
-def test_page_without_redis_and_in_shadow_says_no_more_than_is_known(browser: Browser, one: Sidecar) -> None:
-    window = _given(browser, one)
-    now, away = time.time(), {"error": "connection", "sentence": "Redis cannot be reached"}
-    why = one.request("local", "GET", "/why").json()
-    budget = {
-        "used": 1,
-        "capacity": 10,
-        "window_s": 600,
-        "back_at": [now - 30],
-        "bound": "at most 10 culls in any window",
-    }
-    line = {"start": int(now / 60) - 59, "errors": [0] * 60, "culls": [0] * 59 + [1], "refusals": [0] * 60}
-    known = {"budget": budget, "known_at": now - 60, "timeline": line, "why": {**why, "mode": "shadow"}}
-    known["containers"] = [_row("b", weight=40)]
-    window.page.evaluate(SHOW, {**known, "store": away})
-    assert window.text("#budget-text").startswith("9 of 10 tokens are free")
-    for words in ("1\nwould-be culls in the hour", "1\nwould get fewer requests", "0\nwould be down"):
-        assert words in window.page.locator("#tiles").inner_text()
-    assert window.text("#weights-title") == "Would-be weights, and versions"
-    window.page.evaluate(SHOW, {**known, "store": None})
-    assert window.text("#budget-text").startswith("10 of 10 tokens are free")
     assert window.complaints == []
 
 
@@ -589,28 +504,3 @@ def test_page_listener_shows_the_page_with_the_token(browser: Browser, with_toke
     (run_dir / "token").write_text("another-0123456789\n")
     window.wait("!document.getElementById('login').hidden")
     assert all("401" in complaint for complaint in window.complaints)
-
-
-@pytest.mark.site
-def test_page_listener_takes_no_reports_and_shows_no_health(with_token: Sidecar) -> None:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    for path in ("/errors", "/cull", "/health", "/metrics"):
-        assert with_token.request("page", "GET", path, headers=headers).status == 404, path
-
-
-@pytest.mark.site
-def test_local_page_asks_for_the_token_when_orders_need_it(browser: Browser, with_token: Sidecar) -> None:
-    window = _shown(browser, with_token)
-    _click(window, "#open-hold")
-    window.page.fill("#hold-reason", "migration")
-    window.page.fill("#hold-author", "anna")
-    _click(window, "#do-hold")
-    window.wait("!document.getElementById('login').hidden")
-    assert "Not done" in window.text("#order-text")
-    window.page.fill("#token", TOKEN)
-    window.page.keyboard.press("Enter")
-    _click(window, "#open-hold")
-    window.page.fill("#hold-reason", "migration")
-    _click(window, "#do-hold")
-    wait_for(lambda: _holds(with_token), timeout_s=60, what="the fleet is held")
-    assert window.text("#order-text") == ""

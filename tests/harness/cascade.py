@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from harness.apps import FailingApp, shares
-from harness.haproxy import Haproxy
+from harness.apps import FailingApp
 from harness.http_request import request
 from harness.ports import free_port, free_ports
-from harness.sidecar import Setting, Sidecar
-from harness.traffic import Traffic
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import ExitStack
+
     from harness.children import Children, StartHaproxy
+    from harness.haproxy import Haproxy
 
 SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "haproxy" / "cascade.cfg"
 EMPTY_STATE: Final = "1\n"
@@ -165,62 +164,3 @@ class FakeAgentSite:
     def ask(self, method: str) -> int:
         """The status of one request through HAProxy."""
         return request(self.front, "/work", method)[0]
-
-
-# -- real sidecars ----------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class CascadeSite:
-    """Four failing apps, a real sidecar with ``settings`` for each, and HAProxy with users in front of them."""
-
-    directory: Path
-    children: Children
-    settings: dict[str, Setting]
-    apps: dict[str, FailingApp] = field(default_factory=dict)
-    sidecars: dict[str, Sidecar] = field(default_factory=dict)
-
-    def open(self, rate: float = 300) -> Self:
-        """Start everything but the users: they start with the context ``traffic``."""
-        for name in NAMES:
-            self.sidecars[name] = self.children.adopt(Sidecar(self.directory, name, **self.settings))
-            self.sidecars[name].launch()
-        for name, sidecar in self.sidecars.items():
-            sidecar.ready()
-            self.apps[name] = self.children.adopt(FailingApp(self.directory, name, sidecar.address("local")[1]))
-            self.apps[name].launch()
-        servers = {name: Ports(app.port, self.sidecars[name].address("agent")[1]) for name, app in self.apps.items()}
-        front, metrics = free_ports(2)
-        text = config(servers, front=front, metrics=metrics, state=self.directory / "server-state")
-        for app in self.apps.values():
-            app.ready()
-        self.proxy = self.children.adopt(Haproxy(self.directory, text)).start()
-        for name in NAMES:
-            await_status(self.proxy, name, "UP")
-        self.traffic = Traffic(front, rate)
-        return self
-
-    def fail(self, *parts: float) -> None:
-        """Let these parts of each app's requests fail from now on."""
-        for app, part in zip(self.apps.values(), parts, strict=True):
-            app.fail(part)
-
-    def shares(self, answers: int) -> dict[str, float]:
-        """The share of each app in the requests of HAProxy, retries included, during this many answers."""
-        before = self._served()
-        self.traffic.next_answers(answers)
-        return shares(before, self._served())
-
-    def _served(self) -> dict[str, int]:
-        return {name: app.served() for name, app in self.apps.items()}
-
-    def replace(self, name: str) -> None:
-        """Do what a scheduler does: start a healthy app with a sidecar that has no state."""
-        app, sidecar = self.apps[name], self.sidecars[name]
-        app.stop()
-        sidecar.stop()
-        state = self.directory / f"{name}.{sidecar.pid}.state"
-        state.mkdir()
-        sidecar.settings |= {"state_dir": state, "instance": f"{name}-{sidecar.pid}"}
-        sidecar.start()
-        app.start()
