@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from client.statsd_receiver import Receiver
 from harness.binaries import find
 from harness.waiting import wait_for
 from sidecar.inputs.statsd import PacketReader
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from client.statsd_receiver import Receiver
+
 TOP: Final = Path(__file__).parents[2]
 CLIENTS: Final = TOP / "deploy" / "clients"
-REDIS: Final = "errors|level:server_error,kind:redis"
 
 
 def runtime(name: str) -> str:

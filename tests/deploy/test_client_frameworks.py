@@ -10,21 +10,19 @@ import re
 import subprocess
 from collections import Counter
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from client.statsd_receiver import Receiver
-from deploy.client_programs import CLIENTS, TOP, runtime
+from deploy.client_programs import CLIENTS, TOP, Posted, run, runtime
 from harness.waiting import wait_for
 from sidecar import client
 from sidecar.inputs.report_bodies import read_errors, read_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from sidecar.core.types import ErrorReport
 
@@ -33,64 +31,9 @@ pytestmark = pytest.mark.site
 MODULES: Final = TOP / "tests" / "apps" / "node_modules"
 
 
-def _run(command: list[str], cwd: Path, **environ: str) -> str:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ARBITER_")}
-    done = subprocess.run(
-        command, cwd=cwd, env={**inherited, **environ}, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def _totals(errors: Mapping[str, int], requests: int) -> dict[str, int]:
     by_line = {f"errors|level:server_error,kind:{kind}": count for kind, count in errors.items()}
     return {**by_line, "requests": requests, "failed": sum(errors.values())}
-
-
-class Posted:
-    """An HTTP server in place of the sidecar, which adds up what is posted."""
-
-    status = 202
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[str, bytes]] = []
-        seen, posted = self._seen, self
-
-        class Taker(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                seen.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(posted.status)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Taker)
-        self.port = self.server.server_port
-
-    def reports(self) -> list[ErrorReport]:
-        return [error for path, body in [*self._seen] if path == "/errors" for error in read_errors(body)]
-
-    def errors(self) -> dict[str, int]:
-        counts: Counter[str] = Counter()
-        for error in self.reports():
-            counts[error.kind] += error.errors
-        return dict(counts)
-
-    def results(self) -> tuple[int, int]:
-        reports = [read_results(body) for path, body in [*self._seen] if path == "/results"]
-        return sum(report.ok for report in reports), sum(report.failed for report in reports)
-
-
-@pytest.fixture
-def posted() -> Iterator[Posted]:
-    posted = Posted()
-    thread = Thread(target=posted.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield posted
-    posted.server.shutdown()
-    thread.join()
-    posted.server.server_close()
 
 
 def test_page_of_reporting_has_every_client_and_every_helper_of_python() -> None:
@@ -137,7 +80,7 @@ def test_express_answers_of_500_and_above_are_errors_once_with_the_kind_of_their
         pytest.skip("express is not installed: tests/run does it")
     with Receiver() as receiver:
         command = [node, "-e", EXPRESS.replace("net.connect(MYSQL", "net.connect(1"), str(CLIENTS / "express.cjs")]
-        _run(command, MODULES.parent, ARBITER_STATSD_LISTEN=receiver.listen)
+        run(command, {"ARBITER_STATSD_LISTEN": receiver.listen}, MODULES.parent)
         expected = _totals({"http_503": 1, "TypeError": 1, "RangeError": 1, "ECONNREFUSED": 1, "redis": 1}, 3)
         wait_for(lambda: receiver.totals() == expected, timeout_s=60, what="all has come")
 
@@ -153,7 +96,7 @@ def test_node_names_the_driver_of_an_error_by_library_port_or_cause() -> None:
       of({ sqlMessage: "no such table" }), of({ code: "E1" }), of({ cause: { cause: null } }), kindOf(undefined),
     ].join(" "));
     """
-    printed = _run([runtime("node"), "-e", kinds, str(CLIENTS / "express.cjs")], CLIENTS)
+    printed = run([runtime("node"), "-e", kinds, str(CLIENTS / "express.cjs")], {})
     assert printed.split() == [
         *("mysql", "postgres", "redis", "mysql", "rabbitmq", "postgres", "Error", "mysql", "E1", "Error", "Error"),
     ]
@@ -230,19 +173,19 @@ def servlet_app(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Pa
     (top / "redis/clients/jedis/Lost.java").write_text(lost)
     (top / "Main.java").write_text(JAVA)
     flags = ["-Xlint:all,-serial", "-Werror", "-proc:none", "-XDrawDiagnostics", "-encoding", "UTF-8", "-d", "classes"]
-    _run([javac, *flags, "-sourcepath", str(top), "Main.java", str(CLIENTS / "ArbiterFilter.java")], top)
+    run([javac, *flags, "-sourcepath", str(top), "Main.java", str(CLIENTS / "ArbiterFilter.java")], {}, top)
     return [java, "-Xshare:auto", "-cp", "classes", "Main"], top
 
 
 @contextmanager
-def _running(app: tuple[list[str], Path], port: int) -> Iterator[Path]:
-    """The app, which reports to this port; its log."""
+def _running(app: tuple[list[str], Path], port: int) -> Iterator[None]:
+    """The app, which reports to this port."""
     command, top = app
     environ = {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}", "ARBITER_SOCKET": str(top / "none")}
     with (top / f"{port}.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=top, env={**os.environ, **environ}, stderr=log)
         try:
-            yield Path(log.name)
+            yield
         finally:
             process.kill()
             process.wait()
@@ -251,10 +194,25 @@ def _running(app: tuple[list[str], Path], port: int) -> Iterator[Path]:
 def test_servlet_filter_reports_answers_and_exceptions_to_a_sidecar(
     servlet_app: tuple[list[str], Path], posted: Posted
 ) -> None:
-    with _running(servlet_app, posted.port):
+    port, bodies = posted
+
+    def errors() -> list[ErrorReport]:
+        return [error for path, body in [*bodies] if path == "/errors" for error in read_errors(body)]
+
+    def counts() -> dict[str, int]:
+        totals: Counter[str] = Counter()
+        for error in errors():
+            totals[error.kind] += error.errors
+        return dict(totals)
+
+    def results() -> tuple[int, int]:
+        reports = [read_results(body) for path, body in [*bodies] if path == "/results"]
+        return sum(report.ok for report in reports), sum(report.failed for report in reports)
+
+    with _running(servlet_app, port):
         expected = {"http_503": 1, "redis": 2, "IllegalStateException": 1}
-        wait_for(lambda: posted.errors() == expected, timeout_s=60, what="the errors have come")
-        wait_for(lambda: posted.results() == (1, 4), timeout_s=60, what="the results have come")
-    (bug,) = [report.message or "" for report in posted.reports() if report.kind == "IllegalStateException"]
+        wait_for(lambda: counts() == expected, timeout_s=60, what="the errors have come")
+        wait_for(lambda: results() == (1, 4), timeout_s=60, what="the results have come")
+    (bug,) = [report.message or "" for report in errors() if report.kind == "IllegalStateException"]
     assert bug.startswith('java.lang.IllegalStateException: a "bug" \\ at \u00e9xxx')
     assert len(bug) == 200

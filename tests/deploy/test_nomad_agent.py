@@ -1,7 +1,6 @@
 """The shipped jobs under a real Nomad, where one is on PATH, with the shipped times: this takes half an hour.
 
-``-s`` shows the seconds of each story. test_nomad_disturbed.py has those in which the agent, a sidecar or the job is
-disturbed, test_nomad_stories.py such stories with a stand-in, everywhere.
+``-s`` shows the seconds of each story. test_nomad_stories.py has such stories with a stand-in, everywhere.
 """
 
 from __future__ import annotations

@@ -314,29 +314,6 @@ def test_fleet_trials_duplicates_and_departed_are_shown_and_a_pause_counts_down(
 
 
 @pytest.mark.site
-def test_events_have_the_colour_of_their_severity_and_evidence_stays_open(browser: Browser, one: Sidecar) -> None:
-    window = _given(browser, one, width=360, height=740)
-    said = "5 x redis: no answer\nPID  TIME\n  1   9 s"
-    events = [_event(what, kind="redis") for what in ("paused", "duplicate", "unclear", "helped")]
-    culled = _event("culled", instance="a", kind="redis", detail=f"5 errors\n{said}")
-    window.page.evaluate(SHOW, {"events": [*events, culled]})
-    names = window.page.locator("#events .what")
-    colours = ["what bad", "what good", "what warn", "what bad", "what bad"]
-    assert [names.nth(at).get_attribute("class") for at in range(5)] == colours
-    assert "no answer" not in window.page.locator("#events > li").first.inner_text()
-    assert window.text("#events summary") == "Evidence, 3 lines"
-    window.page.focus("#events summary")
-    # At once: the browser tells that the evidence is open only after the list is drawn again.
-    open_and_show = f"(parts) => {{ document.activeElement.click(); ({SHOW})(parts); }}"
-    window.page.evaluate(open_and_show, {"events": [*events, culled, _event("helped")]})
-    assert window.page.locator("#events .what").count() == 6
-    assert window.page.locator("#events pre").inner_text() == said
-    assert window.page.evaluate("document.activeElement.matches('#events summary')")
-    assert not window.overflows
-    assert window.complaints == []
-
-
-@pytest.mark.site
 def test_page_of_two_thousand_containers_is_usable(browser: Browser, one: Sidecar) -> None:
     rows = [_row(f"c{number:04}", version="0.1.0" if number % 10 else "0.2.0") for number in range(CROWD)]
     for number in range(100, 103):

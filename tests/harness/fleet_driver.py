@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
     from harness.sidecar import Sidecar
 
 _AT_ONCE = 10
@@ -49,10 +50,6 @@ class FleetDriver:
         finally:
             over.set()
             thread.join()
-
-    def report(self, counts: Mapping[Sidecar, int], kind: str = "redis") -> None:
-        """Report this many errors of each of these apps."""
-        self._each(counts, lambda one: one.post_error(count=counts[one], kind=kind, app_start=self._life(one)))
 
     def replace(self, *who: Sidecar) -> None:
         """Begin another incarnation of these apps, without errors."""
