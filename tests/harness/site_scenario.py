@@ -151,7 +151,7 @@ class SiteScenario:
         """Wait until so many culls are found to have helped; with that their episodes are over."""
 
         def helped() -> bool:
-            events = self._site.fleet[0].request("local", "GET", "/events").json()["events"]
+            events: list[dict[str, Any]] = self._site.fleet[0].request("local", "GET", "/events").json()["events"]
             return sum(event["what"] == "helped" for event in events) >= count
 
         wait_for(helped, timeout_s=TIMEOUT_S, what=f"{count} culls are found to help")
