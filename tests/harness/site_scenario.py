@@ -152,7 +152,7 @@ class SiteScenario:
 
         def helped() -> bool:
             events: list[dict[str, Any]] = self._site.fleet[0].request("local", "GET", "/events").json()["events"]
-            return sum(event["what"] == "helped" for event in events) >= count
+            return len([event for event in events if event["what"] == "helped"]) >= count
 
         wait_for(helped, timeout_s=TIMEOUT_S, what=f"{count} culls are found to help")
 
