@@ -5,6 +5,7 @@ The local listener and the page for other machines have the same routes, except 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -221,7 +222,8 @@ def _local_servers(
     """
     config, observers = sidecar.config, sidecar.observers
     authorize = TokenCheck(Token(config.server.token_file).read).allows if config.server.token_file else None
-    local, remote = _routes(sidecar, why)
+    closing = asyncio.Event()
+    local, remote = _routes(sidecar, why, closing)
 
     def server(name: str, routes: web.Routes) -> LocalServer:
         return LocalServer(
@@ -232,6 +234,7 @@ def _local_servers(
             on_failure=partial(observers.failed, "page" if name == "page" else "listener"),
             max_connections=connection_limit(name),
             between=between,
+            closing=closing if name == "local" else None,
             tls=tls if config.tls.covers(name) else None,
         )
 
@@ -239,7 +242,7 @@ def _local_servers(
     return server("local", local), server("page", remote) if has_page else None
 
 
-def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
+def _routes(sidecar: Sidecar, why: Why, closing: asyncio.Event) -> tuple[web.Routes, web.Routes]:
     """The routes of the local listener, and those of the page listener: what a command may ask from another machine."""
     config = sidecar.config
     limit_s = config.redis.redis_timeout + STORE_WAIT_S
@@ -270,6 +273,7 @@ def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
         snapshot=sidecar.snapshot,
         mode=config.identity.mode,
         tap=sidecar.report_tap,
+        closing=closing,
     )
     return {**reports, **overrides.routes(), **remote}, remote
 

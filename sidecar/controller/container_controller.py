@@ -253,7 +253,7 @@ class Controller:
         elif isinstance(message, LatchWritten):
             if message.latch == self._unwritten_latch:
                 self._unwritten_latch = None
-        elif isinstance(message, Sequence):
+        elif isinstance(message, tuple):
             self._receive(message, now)
         else:
             self._step(message, now)

@@ -34,7 +34,7 @@ class LatchWritten:
 
 
 Message = (
-    Sequence[Report]
+    tuple[Report, ...]
     | ClaimAnswered
     | LeaseAnswered
     | BeatAnswered
@@ -59,7 +59,7 @@ class Inbox:
         """Put all reports into the inbox, or none and return False if it is full."""
         if self._waiting >= INBOX_LIMIT:
             return False
-        self.put(reports)
+        self.put(tuple(reports))
         return True
 
     def put(self, message: Message) -> None:
@@ -96,4 +96,4 @@ class Inbox:
 
 
 def _size(message: Message) -> int:
-    return len(message) if isinstance(message, Sequence) else 1
+    return len(message) if isinstance(message, tuple) else 1

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
+from aiohttp import hdrs
+
 from sidecar.core.explain import reasons
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Heartbeat, Report, State, Unknown
@@ -21,6 +23,7 @@ LIFE_CONNECTIONS: Final = 128
 SMALL_BODY: Final = 4 * 1024
 """Bytes up to which a body is parsed at once. A larger one takes up to 3 ms: each turn of the loop parses one."""
 
+JSON: Final = {hdrs.CONTENT_TYPE: "application/json"}
 ACCEPTED: Final = {state: f'{{"state":"{state}"}}\n'.encode() for state in State}
 
 
@@ -32,20 +35,22 @@ def routes(
     mode: str,
     *,
     tap: ReportTap,
+    closing: asyncio.Event,
 ) -> web.Routes:
     """Routes of the local listener.
 
     ``offer`` passes reports to the controller, or returns False if too many are waiting. ``on_exit`` records that the
-    app has exited. ``tap`` shows what was taken, and why the rest was refused.
+    app has exited. ``tap`` shows what was taken, and why the rest was refused. ``closing`` is set when the listener
+    closes.
     """
-    life = _LifeConnections(on_exit)
+    life = _LifeConnections(on_exit, closing)
     large_bodies = asyncio.Lock()
 
     def accepted(request: web.BaseRequest, reports: Sequence[Report]) -> web.StreamResponse:
         if not offer(reports):
             raise web.HttpError(503, "full", "too many reports are waiting, this one was not counted")
         tap.note(_source(request), reports)
-        return web.Response(body=ACCEPTED[state()], status=HTTPStatus.ACCEPTED, content_type="application/json")
+        return web.Response(body=ACCEPTED[state()], status=202, headers=JSON)
 
     def posted(read: Callable[[bytes], Sequence[Report]]) -> web.Handler:
         async def post(request: web.BaseRequest) -> web.StreamResponse:
@@ -78,11 +83,12 @@ class _LifeConnections:
     Each process of the app may have one. They are on the unix socket only, where no other machine can close them.
     """
 
-    def __init__(self, on_exit: Callable[[], None]) -> None:
+    def __init__(self, on_exit: Callable[[], None], closing: asyncio.Event) -> None:
         self._on_exit = on_exit
+        self._closing = closing
         self._count = 0
 
-    async def post(self, request: web.Request) -> web.StreamResponse:
+    async def post(self, request: web.BaseRequest) -> web.StreamResponse:
         """A response that ends with the connection: aiohttp cancels its handler then."""
         if web.is_tcp(request):
             raise web.HttpError(HTTPStatus.FORBIDDEN, "socket_only", "/life: only over the unix socket")
@@ -91,13 +97,13 @@ class _LifeConnections:
             sentence = f"/life: {LIFE_CONNECTIONS} connections are open already"
             raise web.HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "full", sentence)
         self._count += 1
-        closing, response = request.app[web.CLOSING], web.StreamResponse()
+        response = web.StreamResponse(headers={hdrs.SERVER: web.PRODUCT})
         try:
             await response.prepare(request)
-            await closing.wait()
+            await self._closing.wait()
         finally:
             self._count -= 1
-            if not self._count and not closing.is_set():
+            if not self._count and not self._closing.is_set():
                 self._on_exit()
         return response
 

@@ -8,18 +8,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from aiohttp import hdrs
-from aiohttp.web import AppKey, BaseRequest, Request, RequestPayloadError, Response, StreamResponse
+from aiohttp.web import BaseRequest, RequestPayloadError, Response, StreamResponse
 
 from sidecar.net.http_error import HttpError
 
 __all__ = (
     "BODY_LIMIT",
     "BROKEN_OFF",
-    "CLOSING",
+    "PRODUCT",
     "BaseRequest",
     "Handler",
     "HttpError",
-    "Request",
     "Response",
     "Routes",
     "StreamResponse",
@@ -28,15 +27,17 @@ __all__ = (
     "read_body",
 )
 
+PRODUCT: Final = "health-arbiter"
+"""The name of the server in its responses."""
+
 BODY_LIMIT: Final = 64 * 1024
 BODY_S: Final = 5.0
 BROKEN_OFF: Final = (RequestPayloadError, OSError)
 """Exceptions of a body when the client closes the connection or sends nonsense."""
 
-CLOSING: Final = AppKey("closing", asyncio.Event)
-"""Set when the listener closes: a response that lasts as long as its connection ends then."""
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-Handler = Callable[[Request], Awaitable[StreamResponse]]
+Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
 Routes = Mapping[str, Mapping[str, Handler]]
 """``{path: {method: handler}}``; a handler of GET answers HEAD as well."""
@@ -49,22 +50,36 @@ def is_tcp(request: BaseRequest) -> bool:
 
 async def read_body(request: BaseRequest, timeout_s: float = BODY_S) -> bytes:
     """The whole body; ``HttpError`` if it is too large, compressed, broken, or does not arrive in ``timeout_s``."""
-    if not request.body_exists:
-        return b""
+    content = request.content
     if (request.content_length or 0) > BODY_LIMIT:
-        raise HttpError(413, "too_large", f"body: larger than {BODY_LIMIT} bytes")
+        raise _too_large()
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
         raise HttpError(415, "encoding", "Content-Encoding: send the body as it is")
-    if request.content.is_eof():
-        return await request.read()
     try:
-        async with asyncio.timeout(timeout_s):
-            return await request.read()
+        body = content.read_nowait() if content.is_eof() else await _arriving(request, timeout_s)
     except TimeoutError:
         raise HttpError(408, "slow", f"body: did not come within {timeout_s:g} s") from None
     except (*BROKEN_OFF, RuntimeError) as error:  # RuntimeError: the sidecar itself closed the connection
         error.__traceback__ = None  # its frames hold the body and the error: a cycle that only the collector frees
         raise HttpError(400, "broken", "body: broke off") from None
+    if len(body) > BODY_LIMIT:
+        raise _too_large()
+    return body
+
+
+async def _arriving(request: BaseRequest, timeout_s: float) -> bytes:
+    """The body as far as its limit and a little more."""
+    if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
+        await request.writer.write(CONTINUE)
+    body = bytearray()
+    async with asyncio.timeout(timeout_s):
+        while len(body) <= BODY_LIMIT and (piece := await request.content.readany()):
+            body += piece
+    return bytes(body)
+
+
+def _too_large() -> HttpError:
+    return HttpError(413, "too_large", f"body: larger than {BODY_LIMIT} bytes")
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

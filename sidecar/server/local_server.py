@@ -1,4 +1,4 @@
-"""The local listener and the page for other machines: a stock aiohttp application with bounds.
+"""The local listener and the page for other machines: a stock aiohttp server with bounds.
 
 The bounds are for the mistakes of an app: large and slow bodies, connections that it forgets, requests whose responses
 it does not read. aiohttp itself reads no further while 32 requests of a connection wait, and closes idle connections.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import hdrs
 from aiohttp.http import HttpProcessingError
-from aiohttp.web import Application, AppRunner, HTTPException, HTTPMethodNotAllowed, RequestHandler, middleware
+from aiohttp.web import RequestHandler, Server, ServerRunner
 
 from sidecar.net import web
 from sidecar.net.sockets import BACKLOG, NO_DESCRIPTOR_S, address_of, bind_tcp, bind_unix, remove_stale
@@ -45,7 +45,6 @@ HANDSHAKE_S: Final = 2.0
 WRONG_TOKEN_S: Final = 0.2
 """Delay of the response to a wrong token, against guessing. A right token has no delay."""
 
-PRODUCT: Final = "health-arbiter"
 _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -56,6 +55,7 @@ class LocalServer:
     handler: the client sees a 500 and no more. With ``tls`` TCP connections speak TLS. Beyond ``max_connections`` an
     idle connection gives way to a new one. An order that has begun is carried out, also when its client leaves.
     ``between`` is called before each answer: a flood of requests holds up what it serves for one answer only.
+    ``closing`` is set when the listener closes: a response that lasts as long as its connection ends then.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class LocalServer:
         between: Callable[[], None] = lambda: None,
         idle_s: float = IDLE_S,
         tls: ServerTls | None = None,
+        closing: asyncio.Event | None = None,
     ) -> None:
         self.name = name
         self.addresses: list[str] = []
@@ -80,6 +81,7 @@ class LocalServer:
         self._max = max_connections
         self._between = between
         self._tls = tls
+        self._closing = closing or asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._tls_accepts: list[asyncio.Task[None]] = []
         self._answering: set[object] = set()
@@ -95,29 +97,8 @@ class LocalServer:
             "read_bufsize": web.BODY_LIMIT,
             "auto_decompress": False,
         }
-        self._runner = AppRunner(self._application(), shutdown_timeout=CLOSE_S, handler_cancellation=True)
-
-    def _application(self) -> Application:
-        @middleware
-        async def answer(request: web.Request, handler: web.Handler) -> web.StreamResponse:
-            return await self._answer(request, handler)
-
-        async def hide_versions(_request: web.Request, response: web.StreamResponse) -> None:
-            response.headers.popall(hdrs.SERVER, None)
-
-        async def close(app: Application) -> None:
-            app[web.CLOSING].set()
-
-        app = Application(middlewares=[answer], client_max_size=web.BODY_LIMIT)
-        app[web.CLOSING] = asyncio.Event()
-        app.on_response_prepare.append(hide_versions)
-        app.on_shutdown.append(close)
-        for path, methods in self.routes.items():
-            for method, handler in methods.items():
-                app.router.add_route(method, path, handler)
-                if method == "GET":
-                    app.router.add_route("HEAD", path, handler)
-        return app
+        self._server = Server(self._answer, handler_cancellation=True)
+        self._runner = ServerRunner(self._server, shutdown_timeout=CLOSE_S)
 
     async def open_tcp(self, host: str, port: int) -> None:
         """Listen on ``host:port``; OSError when that is not possible."""
@@ -170,17 +151,14 @@ class LocalServer:
 
     def _connection(self) -> asyncio.BaseProtocol:
         """The protocol of a new connection. Those of one turn of the loop, at most ``ACCEPTS``, are counted late."""
-        server = self._runner.server
-        if server is None:
-            return _Full()
-        connections = [each for each in server.connections if each.transport is not None]
+        connections = [each for each in self._server.connections if each.transport is not None]
         if len(connections) >= self._max:
             self._on_refusal("crowded")
             idle = next((each for each in connections if each not in self._answering), None)
             if idle is None:
                 return _Full()
             idle.force_close()
-        return _LocalConnection(server, loop=asyncio.get_running_loop(), **self._bounds)
+        return _LocalConnection(self._server, loop=asyncio.get_running_loop(), **self._bounds)
 
     def stop(self) -> None:
         """Close the listening sockets, and remove their files. A second call does nothing; connections stay open."""
@@ -197,16 +175,17 @@ class LocalServer:
     async def close(self) -> None:
         """Stop listening and close every connection; responses under way have ``CLOSE_S`` to leave."""
         self.stop()
+        self._closing.set()
         await self._runner.cleanup()
 
-    async def _answer(self, request: web.Request, handler: web.Handler) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self._answering.add(request.protocol)
         self._between()
         try:
             await self._check.check(request)
-            if request.path in ORDERS:
-                return await asyncio.shield(handler(request))
-            return await handler(request)
+            handler = self._handler(request)
+            is_order = request.path in ORDERS
+            response = await (asyncio.shield(handler(request)) if is_order else handler(request))
         except web.HttpError as error:
             self._on_refusal(error.word)
             if error.status == HTTPStatus.UNAUTHORIZED:
@@ -214,18 +193,25 @@ class LocalServer:
             response = web.json_response({"error": str(error)}, error.status, error.headers)
             if error.word == "upgrade":  # what follows is no HTTP, and aiohttp would keep all of it
                 response.force_close()
-            return response
-        except HTTPException as error:
-            word, sentence = _refusal(request, error)
-            self._on_refusal(word)
-            allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
-            return web.json_response({"error": sentence}, error.status, allowed)
         except Exception as error:  # noqa: BLE001 - aiohttp would count it as a bad request of the client
             if not (isinstance(error, ConnectionError) and _has_left(request)):
                 self._on_failure(error)
-            return web.json_response({"error": "the sidecar failed to answer, see its log"}, 500)
+            response = web.json_response({"error": "the sidecar failed to answer, see its log"}, 500)
         finally:
             self._answering.discard(request.protocol)
+        response.headers[hdrs.SERVER] = web.PRODUCT  # aiohttp would name its version
+        return response
+
+    def _handler(self, request: web.BaseRequest) -> web.Handler:
+        methods = self.routes.get(request.path)
+        if methods is None:
+            raise web.HttpError(HTTPStatus.NOT_FOUND, "path", f"path: {request.path[:100]!r} is not served here")
+        handler = methods.get("GET" if request.method == "HEAD" else request.method)
+        if handler is None:
+            allowed = sorted({*methods, *(("HEAD",) if "GET" in methods else ())})
+            sentence = f"method: {request.path} takes {', '.join(allowed)}"
+            raise web.HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "method", sentence, {hdrs.ALLOW: ",".join(allowed)})
+        return handler
 
 
 def _has_left(request: web.BaseRequest) -> bool:
@@ -233,21 +219,12 @@ def _has_left(request: web.BaseRequest) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
-def _refusal(request: web.BaseRequest, error: HTTPException) -> tuple[str, str]:
-    """The word and the sentence for a request that aiohttp itself refuses."""
-    if isinstance(error, HTTPMethodNotAllowed):
-        return "method", f"method: {request.path} takes {', '.join(sorted(error.allowed_methods))}"
-    if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        return "too_large", f"body: larger than {web.BODY_LIMIT} bytes"
-    return "path", f"path: {request.path[:100]!r} is not served here"
-
-
 class _LocalConnection(RequestHandler):
-    """A connection whose refusals of invalid HTTP, which no signal sees, do not name the versions of the server."""
+    """A connection whose refusals of invalid HTTP do not name the versions of the server."""
 
     def handle_error(self, *args: Any, **kwargs: Any) -> web.StreamResponse:
         response = super().handle_error(*args, **kwargs)
-        response.headers[hdrs.SERVER] = PRODUCT
+        response.headers[hdrs.SERVER] = web.PRODUCT
         return response
 
 

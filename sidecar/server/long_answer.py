@@ -36,7 +36,7 @@ async def respond(
     request: web.BaseRequest, pieces: Sequence[bytes], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.StreamResponse:
     """Send the pieces of a JSON document as fast as the client reads. The response is over, also if the client left."""
-    response = web.StreamResponse(status=status, headers=headers)
+    response = web.StreamResponse(status=status, headers={hdrs.SERVER: web.PRODUCT, **(headers or {})})
     response.content_type, response.content_length = "application/json", sum(map(len, pieces))
     with suppress(OSError):  # the client has left, which aiohttp finds as well
         await response.prepare(request)

@@ -80,6 +80,7 @@ class Sidecar:
             snapshot=self.snapshot,
             mode="enforce",
             tap=ReportTap(lambda: 0.0),
+            closing=asyncio.Event(),
         )
 
     def public(self) -> PublicServer:

@@ -91,8 +91,8 @@ async def test_hanging_disk_holds_up_a_claim_for_a_second_and_nothing_else() -> 
 @in_virtual_time
 async def test_message_that_cannot_be_handled_does_not_take_the_next_ones_with_it() -> None:
     async with ControllerRig() as rig:
-        rig.controller.inbox.put([ErrorReport(1, kind=[])])  # type: ignore[arg-type] # no listener accepts this
-        rig.controller.inbox.put([ErrorReport(5)])
+        rig.controller.inbox.offer([ErrorReport(1, kind=[])])  # type: ignore[arg-type] # no listener accepts this
+        rig.controller.inbox.offer([ErrorReport(5)])
         await settle()
         assert [type(error) for error in rig.failures] == [TypeError]
         assert rig.state() is State.SUSPECT

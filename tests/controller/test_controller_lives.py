@@ -206,7 +206,7 @@ async def test_what_was_told_before_the_end_does_not_count_after_it() -> None:
 @in_virtual_time
 async def test_new_incarnations_are_at_most_ten_a_second() -> None:
     async with ControllerRig() as rig:
-        rig.controller.inbox.put([ErrorReport(app_start=f"boot-{number}") for number in range(100)])
+        rig.controller.inbox.offer([ErrorReport(app_start=f"boot-{number}") for number in range(100)])
         await settle()
         assert rig.controller.container.incarnation == f"boot-{RESTARTS_A_SECOND - 1}"
         assert rig.controller.stale_reports == 100 - RESTARTS_A_SECOND

@@ -92,6 +92,7 @@ def _routes(controller: Controller) -> Any:
         snapshot=lambda: controller.snapshot,
         mode="enforce",
         tap=ReportTap(lambda: 1.0),
+        closing=asyncio.Event(),
     )
 
 

@@ -36,6 +36,7 @@ class LocalListener:
     def __init__(self, observed: Observed) -> None:
         self.observed = observed
         self.gone = 0
+        self.closing = asyncio.Event()
         self.listener: LocalServer
 
     def routes(self) -> Any:
@@ -46,6 +47,7 @@ class LocalListener:
             snapshot=lambda: SNAPSHOT,
             mode="enforce",
             tap=ReportTap(time.time),
+            closing=self.closing,
         )
 
     def go(self) -> None:
@@ -67,7 +69,9 @@ class LocalListener:
 @asynccontextmanager
 async def _local(run_dir: Path) -> AsyncIterator[LocalListener]:
     local = LocalListener(Observed())
-    async with serving(local.routes(), local.observed, str(run_dir / "app.sock")) as local.listener:
+    async with serving(
+        local.routes(), local.observed, str(run_dir / "app.sock"), closing=local.closing
+    ) as local.listener:
         yield local
     assert local.observed.failures == []
 

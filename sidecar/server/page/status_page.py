@@ -59,7 +59,7 @@ class StatusPage:
         return await long_answer.respond(request, await self._state.document(), headers=HEADERS)
 
     def _with_secret(self, order: web.Handler) -> web.Handler:
-        async def handle(request: web.Request) -> web.StreamResponse:
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
             given = request.headers.get(CSRF, "")
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._state.csrf.encode()):
                 sentence = f"{CSRF}: is not csrf of the present state, read it again"
