@@ -18,11 +18,10 @@ from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Fleet, Latch, State
 from sidecar.server.agent_check import line
-from sidecar.telemetry.container_metrics import ContainerReadings, DatagramReadings
-from sidecar.telemetry.fleet_metrics import FleetReadings, LedgerReadings
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Observers
+from sidecar.telemetry.readings import ContainerReadings, DatagramReadings, FleetReadings, LedgerReadings
 
 TOP = Path(__file__).parents[1]
 README = (TOP / "README.md").read_text()

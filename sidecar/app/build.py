@@ -31,11 +31,10 @@ from sidecar.core.measure.weight import FLOOR, FULL, Weight
 from sidecar.core.types import NAMELESS, Policy, RandomIdentity
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.server.history import History
-from sidecar.telemetry.container_metrics import ContainerReadings
-from sidecar.telemetry.fleet_metrics import FleetReadings, LedgerReadings
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Observers
+from sidecar.telemetry.readings import ContainerReadings, FleetReadings, LedgerReadings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,8 +21,8 @@ from sidecar.actions.nomad import missing, nomad_action
 from sidecar.actions.program import CommandAction, Hook
 from sidecar.client.redaction import redacted
 from sidecar.config import addresses, webhook_template
-from sidecar.config.scrape_url import parse_target
 from sidecar.config.selectors import parse_selectors
+from sidecar.config.urls import parse_target
 from sidecar.controller.journal import path_of
 from sidecar.core.explain.samples import MESSAGE_LIMIT
 from sidecar.core.types import Entry, Report, Sample, State
@@ -34,8 +34,8 @@ from sidecar.net.sockets import naming_setting
 from sidecar.notify.alerts import Alert
 from sidecar.notify.messenger import Context, Messenger, fields_of
 from sidecar.notify.webhook import Delivery, Outbox, UndeliveredError, Webhook
-from sidecar.telemetry.container_metrics import DatagramReadings
 from sidecar.telemetry.log import logger
+from sidecar.telemetry.readings import DatagramReadings
 
 if TYPE_CHECKING:
     from sidecar.config.settings import ActionConfig, Config, NotifyConfig, ScrapeConfig, StatsdConfig

@@ -10,8 +10,8 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sidecar.config import addresses, kinds, redis_urls, shares, urls
-from sidecar.config.scrape_url import parse_target
 from sidecar.config.selectors import parse_selectors
+from sidecar.config.urls import parse_target
 from sidecar.net import address_gate
 from sidecar.runlock import durations
 

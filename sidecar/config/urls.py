@@ -6,13 +6,15 @@ Every URL that the sidecar shows passes through ``masked``: in ``check-config``,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from sidecar.config.addresses import check_host
+from sidecar.config.addresses import check_host, socket_path
 
 MASK: Final = "***"
 MAX_BYTES: Final = 4096
+
+_PAGE_HINT: Final = "takes http://, https:// or unix:///path/of.sock:/metrics"
 
 
 def masked(url: str, *, is_secret: Callable[[str], bool] = lambda _: True, hides_path: bool = False) -> str:
@@ -64,6 +66,30 @@ def check_text(url: str) -> None:
         raise ValueError(f"must be at most {MAX_BYTES} bytes long")
     if not url.isprintable() or " " in url:
         raise ValueError("must not have blanks or control characters")
+
+
+class Target(NamedTuple):
+    """The address of the app's metrics page: its HTTP URL, and the path of the unix socket that serves it, if any."""
+
+    url: str
+    socket: str | None = None
+
+
+def parse_target(url: str) -> Target:
+    """Read ``http[s]://host[:port]/path`` or ``unix:///path/of.sock[:/path]``; ValueError repeats no part of it."""
+    scheme, _, rest = url.strip().partition("://")
+    if scheme.lower() == "unix":
+        socket, colon, path = rest.partition(":/")
+        if not socket.startswith("/"):
+            raise ValueError(_PAGE_HINT)
+        check_text(url.strip())
+        try:
+            socket_path(socket)
+        except ValueError as error:
+            raise ValueError(f"names a socket whose path {error}") from None
+        return Target(f"http://localhost/{path}" if colon else "http://localhost/metrics", socket)
+    web_parts(url.strip(), _PAGE_HINT)
+    return Target(url.strip())
 
 
 def _masked_option(option: str, is_secret: Callable[[str], bool]) -> str:

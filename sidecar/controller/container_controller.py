@@ -28,8 +28,7 @@ from sidecar.core.life.container import Container, is_drained
 from sidecar.core.life.delays import CHECK_JITTER
 from sidecar.core.life.detectors import complaint
 from sidecar.core.life.events import Culled
-from sidecar.core.life.lifetime import due_at
-from sidecar.core.life.retiring import lifespan
+from sidecar.core.life.retiring import due_at
 from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.life.triggers import (
     AppRestarted,
@@ -138,7 +137,7 @@ class Controller:
             self._checked_at,
             self.assessment.weight.percent,
             self.assessment.success_rate,
-            due_at(lifespan(self.container), self._policy),
+            due_at(self.container, self._policy),
             self.assessment.measurements.load(now),
             self.assessment.is_soft_drained,
             self.assessment.baseline,

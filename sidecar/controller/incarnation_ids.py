@@ -7,7 +7,6 @@ of its own source only.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from typing import Final
 
@@ -30,18 +29,11 @@ class IdStatus(Enum):
 class IncarnationIds:
     """The ids of the current incarnation by source, and the last ``ENDED_IDS`` that have ended."""
 
-    def __init__(
-        self,
-        first: str | None = None,
-        *,
-        socket: str = "",
-        current: Mapping[str, str] | None = None,
-        ended: Iterable[str] = (),
-    ) -> None:
-        self.current = dict(current) if current else {_source(first): first} if first else {}
+    def __init__(self, first: str | None = None, *, socket: str = "") -> None:
+        self.current = {_source(first): first} if first else {}
         if self.current and socket:
             self.current.setdefault(PORT, f"{PORT}{socket}")
-        self.ended = deque(ended, maxlen=ENDED_IDS)
+        self.ended: deque[str] = deque(maxlen=ENDED_IDS)
 
     def status(self, name: str) -> IdStatus:
         """Which incarnation the id belongs to; the first id of a second source is one of the current incarnation."""

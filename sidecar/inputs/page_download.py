@@ -21,7 +21,7 @@ from aiohttp import (
     UnixConnector,
 )
 
-from sidecar.config.scrape_url import Target
+from sidecar.config.urls import Target
 
 SLICE_BYTES: Final = 16_384
 READ_BYTES: Final = 8_192

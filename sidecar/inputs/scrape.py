@@ -15,7 +15,7 @@ from typing import Final
 
 from aiohttp import ClientConnectionError, ClientError, ClientPayloadError, ClientSSLError
 
-from sidecar.config.scrape_url import Target
+from sidecar.config.urls import Target
 from sidecar.core.types import Missed, Report, Sample
 from sidecar.inputs import page_names
 from sidecar.inputs.counter_increments import Counters, SeriesUse

@@ -90,7 +90,6 @@ class Metrics:
             self._retirements.labels(outcome)
         for where in ("step", "journal", "budget", "listener", "log"):
             self._failures.labels(where)
-        self._polls_by: dict[tuple[str, str, int], Counter] = {}
         self._counters: Mapping[type[Event], Callable[[Any], None]] = {
             Checked: lambda event: self._checks.labels(event.verdict.judgement).inc(),
             TokenAnswered: self._answered,
@@ -141,11 +140,7 @@ class Metrics:
 
     def polled(self, poller: str, path: str, status: int) -> None:
         """Count one health answer."""
-        key = (poller, path, status)
-        counter = self._polls_by.get(key)
-        if counter is None:
-            counter = self._polls_by[key] = self._polls.labels(poller, path, str(status))
-        counter.inc()
+        self._polls.labels(poller, path, str(status)).inc()
 
     def scraped(self, report: Report) -> None:
         """Count a scrape, by ``ok`` or the cause of its failure, and the series in it that could not be counted."""

@@ -12,7 +12,7 @@ from fleet.network import TIMEOUT_S as TIMEOUT_OF_REPLY_S
 from fleet.rules import OURS, REPLACE_S, aging
 from fleet.scenarios import HOUR_S, play, restarting
 from fleet.world import World
-from sidecar.core.life.lifetime import RESPITE
+from sidecar.core.life.retiring import RESPITE
 from sidecar.core.types import Results
 
 YOUNG = aging("1")

@@ -24,8 +24,8 @@ from harness.binaries import require
 from harness.ports import free_port
 from harness.virtual_time import START_S, in_virtual_time
 from harness.waiting import eventually
-from sidecar.config.scrape_url import Target, parse_target
 from sidecar.config.selectors import parse_selectors
+from sidecar.config.urls import Target, parse_target
 from sidecar.core.types import Missed, Report, Sample
 from sidecar.inputs.page_download import SLICE_BYTES
 from sidecar.inputs.scrape import CAUSES, Scraper

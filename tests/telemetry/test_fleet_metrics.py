@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from sidecar.core.types import CauseTrial, Fleet, Hold
-from sidecar.telemetry.fleet_metrics import FleetReadings, LedgerReadings
+from sidecar.telemetry.readings import FleetReadings, LedgerReadings
 
 CALM = Fleet(10)
 FREEZE = Hold("ann", "deploy", 1_700_000_000.0)

@@ -26,10 +26,9 @@ from sidecar.core.types import (
     Sample,
     Unknown,
 )
-from sidecar.telemetry.container_metrics import ContainerReadings
-from sidecar.telemetry.fleet_metrics import FleetReadings
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Failure
+from sidecar.telemetry.readings import ContainerReadings, FleetReadings
 
 GRANTED = Granted(3, 10)
 DENIED = Denied("window", 10, 10, 60.0)

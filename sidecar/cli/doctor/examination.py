@@ -26,8 +26,8 @@ from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR
 from sidecar.cli.parameters import show
 from sidecar.cli.terminal import plain
 from sidecar.config import redis_urls
-from sidecar.config.scrape_url import Target
 from sidecar.config.settings import Config
+from sidecar.config.urls import Target
 from sidecar.core.fleet.members import Member
 from sidecar.core.types import Fleet, Unknown
 from sidecar.store.protocol import StoreError

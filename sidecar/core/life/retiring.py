@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sidecar.core.explain import reasons
 from sidecar.core.life import culling
 from sidecar.core.life.container import Container, enter, out_of_balance
 from sidecar.core.life.delays import honour_s
 from sidecar.core.life.events import Moved, NotHonoured, Retired, RetirementAnswered, Revived, Step, WouldRetire
-from sidecar.core.life.lifetime import RESPITE, Lifespan, is_due
 from sidecar.core.life.triggers import (
     ClearWindow,
     CullOrdered,
@@ -23,8 +24,39 @@ from sidecar.core.life.triggers import (
     ReviveOrdered,
     SaveMemory,
 )
-from sidecar.core.types import Denied, Granted, Latch, Policy, State
+from sidecar.core.types import Denied, Granted, Latch, Load, Policy, State
 from sidecar.core.values import replace
+
+LOAD_KEPT_S: Final = 60.0
+"""How long the last reported load counts. An app that has reported none for longer counts as idle."""
+
+RESPITE: Final = 1 / 4
+"""After a retirement without a replacement the next one waits for this part of the lifetime."""
+
+
+def due_at(container: Container, policy: Policy) -> float | None:
+    """When the retirement is due, unless the app is busy then; None: never."""
+    if policy.lifetime_s <= 0:
+        return None
+    return max(container.born + policy.lifetime_s * _factor(container.identity.part, policy), container.respite_until)
+
+
+def is_due(container: Container, load: Load | None, now: float, policy: Policy) -> bool:
+    """Whether to retire the container now: it is old enough, and idle or too old to wait for that."""
+    due = due_at(container, policy)
+    if due is None or now < due:
+        return False
+    waits_until = container.born + policy.lifetime_max_s * _factor(container.identity.part, policy)
+    return now >= waits_until or not is_busy(load, policy)
+
+
+def is_busy(load: Load | None, policy: Policy) -> bool:
+    """Whether the app reported a load above ``busy_load`` within the last minute."""
+    return load is not None and load.age_s <= LOAD_KEPT_S and load.value > policy.busy_load
+
+
+def _factor(part: float, policy: Policy) -> float:
+    return 1 + policy.lifetime_jitter * (2 * part - 1)
 
 
 def judge_alive(container: Container, trigger: Judged, now: float, policy: Policy) -> Step:
@@ -32,7 +64,7 @@ def judge_alive(container: Container, trigger: Judged, now: float, policy: Polic
     after, effects, events = culling.suspect(container, trigger, now, policy)
     if after.state is State.SUSPECT:
         return Step(after, (*unused(container), *effects), events)
-    if after.identity.holder and is_due(lifespan(after), trigger.load, now, policy):
+    if after.identity.holder and is_due(after, trigger.load, now, policy):
         return _retire(after, now, policy)
     if after.state is State.UP:
         return Step(replace(after, due=None))
@@ -44,11 +76,6 @@ def order(container: Container, trigger: CullOrdered, now: float, policy: Policy
     """Claim for a person's order, and stop retiring."""
     after, effects, events = culling.order(container, trigger, now, policy)
     return Step(after, (*unused(container), *effects), events)
-
-
-def lifespan(container: Container) -> Lifespan:
-    """What decides when the retirement of this container is due."""
-    return Lifespan(container.born, container.identity.part, container.respite_until)
 
 
 def unused(container: Container) -> tuple[ReleaseLease, ...]:

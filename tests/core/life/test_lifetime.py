@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.life.lifetime import Lifespan, due_at, is_busy, is_due
-from sidecar.core.types import Load, Policy
+from sidecar.core.life.container import Container
+from sidecar.core.life.retiring import due_at, is_busy, is_due
+from sidecar.core.types import Load, Policy, RandomIdentity, State
 
 HOURS = Policy(lifetime_s=21_600.0, lifetime_jitter=0.1)
 EXACT = replace(HOURS, lifetime_jitter=0.0)
 PATIENT = replace(EXACT, lifetime_max_s=36_000.0, busy_load=0.5)
 BUSY, IDLE = Load(0.8, 5.0), Load(0.5, 5.0)
-MIDDLE = Lifespan(1_000.0)
+
+
+def lifespan(born: float, part: float = 0.5, respite_until: float = -inf) -> Container:
+    """A container that began at ``born``, ``part`` of the way through the jitter."""
+    identity = RandomIdentity("holder", part)
+    return Container(State.UP, born, "web/a", born=born, identity=identity, respite_until=respite_until)
+
+
+MIDDLE = lifespan(1_000.0)
 
 
 @pytest.mark.parametrize(
@@ -23,13 +33,13 @@ MIDDLE = Lifespan(1_000.0)
     [
         (Policy(), MIDDLE, None),
         (EXACT, MIDDLE, 22_600.0),
-        (EXACT, Lifespan(1_000.0, 0.0), 22_600.0),
-        (HOURS, Lifespan(1_000.0, 0.0), 20_440.0),
-        (HOURS, Lifespan(1_000.0, 0.5), 22_600.0),
-        (HOURS, Lifespan(1_000.0, 1.0), 24_760.0),
-        (HOURS, Lifespan(1_000.0, 0.5, 30_000.0), 30_000.0),
-        (HOURS, Lifespan(1_000.0, 0.5, 2_000.0), 22_600.0),
-        (EXACT, Lifespan(-50_000.0), -28_400.0),
+        (EXACT, lifespan(1_000.0, 0.0), 22_600.0),
+        (HOURS, lifespan(1_000.0, 0.0), 20_440.0),
+        (HOURS, lifespan(1_000.0, 0.5), 22_600.0),
+        (HOURS, lifespan(1_000.0, 1.0), 24_760.0),
+        (HOURS, lifespan(1_000.0, 0.5, 30_000.0), 30_000.0),
+        (HOURS, lifespan(1_000.0, 0.5, 2_000.0), 22_600.0),
+        (EXACT, lifespan(-50_000.0), -28_400.0),
     ],
     ids=[
         "never without a lifetime",
@@ -43,7 +53,7 @@ MIDDLE = Lifespan(1_000.0)
         "born long before the clock began",
     ],
 )
-def test_life_is_due_at_its_own_age(policy: Policy, life: Lifespan, due: float | None) -> None:
+def test_life_is_due_at_its_own_age(policy: Policy, life: Container, due: float | None) -> None:
     assert due_at(life, policy) == (due if due is None else pytest.approx(due))
 
 
@@ -90,7 +100,7 @@ def test_by_default_every_load_is_busy(load: Load | None, expected: object) -> N
 @given(part=st.floats(0, 1), jitter=st.floats(0, 0.5), age=st.floats(0, 1e6), load=st.sampled_from([None, BUSY, IDLE]))
 def test_no_life_ends_outside_its_jitter(part: float, jitter: float, age: float, load: Load | None) -> None:
     policy = replace(PATIENT, lifetime_jitter=jitter)
-    due = is_due(Lifespan(0.0, part), load, age, policy)
+    due = is_due(lifespan(0.0, part), load, age, policy)
     if age < policy.lifetime_s * (1 - jitter) - 1e-6:
         assert not due
     if age > policy.lifetime_max_s * (1 + jitter) + 1e-6:
