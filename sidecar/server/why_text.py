@@ -18,7 +18,6 @@ LEFT_OUT: Final = "...\n"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Characters that control a terminal, that begin another line, or that change the direction of the text."""
 
-_COUNTED: Final = re.compile(r"\b(\d{1,18}) server errors? in ")
 _DAY_S: Final = 86400
 
 
@@ -42,7 +41,7 @@ def _fitting(lines: list[str], limit: int) -> Iterator[str]:
 
 
 def _lines(value: dict[str, Any]) -> Iterator[str]:
-    yield _first(value)
+    yield f"{value['state']}: {value['sentence']}"
     if value["spared"]:
         yield f"spared: {value['spared']}"
     yield from _rules(value)
@@ -66,14 +65,6 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
     for decision in value["history"]:
         times = f" ({decision['times']} times)" if decision["times"] > 1 else ""
         yield f"{_time(decision['at'])} {decision['what']}: {decision['sentence']}{times}"
-
-
-def _first(value: dict[str, Any]) -> str:
-    """State and sentence, with a hint if a culled container's sentence counts other errors than the window."""
-    counted = _COUNTED.search(value["sentence"])
-    is_culled = value["state"] in (State.DRAINING, State.DOWN)
-    is_older = is_culled and counted is not None and int(counted[1]) != value["window"]["errors"]
-    return f"{value['state']}: {value['sentence']}{' (when culled)' if is_older else ''}"
 
 
 def _rules(value: dict[str, Any]) -> Iterator[str]:
