@@ -9,8 +9,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from sidecar.core.fleet.records import Epoch, FleetState, HoldRow
-from sidecar.core.fleet.view import BeatReply, Listing, Raw
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
+from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_of, settings_in_force
 from sidecar.core.types import US_PER_S, Beat, Entry, Presence
 from sidecar.store.protocol import (
     ERRORS_KEPT_MIN,
@@ -18,33 +18,34 @@ from sidecar.store.protocol import (
     NOTED_S,
     OTHER,
     SHARED_S,
-    Changes,
     Conflict,
     Over,
-    StoreError,
     member_row,
 )
 
+R = TypeVar("R")
 W = TypeVar("W", str, str | Entry)
 
 MAX_EVENTS: Final = 1000
 """Maximum number of entries in the ledger, which takes memory of this process."""
 
-_RECORDS: Final = frozenset({"epoch", "state"})
 _NO_ROW: Final = ("", "", "0")
 
 
 class AloneStore:
     """``clock_us`` gives the store's time in microseconds; its ledger has ``events_max`` entries.
 
-    ``run_id`` names its process, as in ``Raw``.
+    ``run_id`` names its process.
     """
 
     def __init__(self, clock_us: Callable[[], int], *, events_max: int = MAX_EVENTS, run_id: str = "memory") -> None:
         self._clock_us = clock_us
-        self._run_id = run_id
+        self.run_id = run_id
         self._revision = 0
-        self._tables: dict[str, dict[str, str]] = {"state": {}, "culls": {}, "leases": {}, "holds": {}}
+        self.state, self.epoch = FleetState(), Epoch()
+        self.culls: dict[str, Cull] = {}
+        self.leases: dict[str, Slot] = {}
+        self.holds: dict[str, HoldRow] = {}
         self._grants: dict[str, int] = {}
         self._refunded: dict[str, int] = {}
         self._counters: dict[str, tuple[int, int]] = {}
@@ -54,49 +55,47 @@ class AloneStore:
         self._row, self._beat_us, self._errors = "", 0, -1
         self._control: Counter[str] = Counter()
 
-    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
-        now_us, tables = self._clock_us(), self._tables
+    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
+        now_us, member = self._clock_us(), member_of(self._row)
         is_alive = bool(self._row) and abs(now_us - self._beat_us) <= expiry_us
-        return Raw(
-            now_us=now_us,
+        heard = {self._settings: self._beat_us} if self._settings else {}
+        return View(
+            now_us,
+            self.state,
+            self.epoch,
+            _since(self._grants, now_us - 2 * window_us),
+            frozenset(_since(self._refunded, now_us - 2 * window_us)),
             revision=self._revision,
-            epoch=tables["state"].get("epoch", ""),
-            state=tables["state"].get("state", ""),
-            culls=dict(tables["culls"]),
-            leases=dict(tables["leases"]),
-            holds=dict(tables["holds"]),
-            settings={self._settings: self._beat_us} if self._settings else {},
+            run_id=self.run_id,
+            culls=self.culls,
+            leases=self.leases,
+            holds=self.holds,
+            settings=settings_in_force(heard, now_us),
+            settings_texts=tuple(heard),
             alive=int(is_alive),
-            beating={instance: self._row} if is_alive and instance in tables["culls"] else {},
+            beating={instance: member.incarnation} if is_alive and instance in self.culls else {},
             newest_us=self._beat_us,
             causes=self._causes(),
             control=dict(self._control),
-            grants=_since(self._grants, now_us - 2 * window_us),
-            refunded=frozenset(_since(self._refunded, now_us - 2 * window_us)),
-            member=self._row,
+            incarnation=member.incarnation,
+            identity=member.identity,
             seen_us=self._beat_us if self._row else 0,
-            run_id=self._run_id,
             median_errors=self._errors,
         )
 
-    async def commit(self, revision: int, changes: Changes) -> int:
+    async def commit(self, revision: int, edits: Edits) -> int:
         now_us = self._clock_us()
         if revision != self._revision:
             raise Conflict
-        if not all(write.table in self._tables for write in changes.writes) or not _RECORDS.issuperset(
-            write.name for write in changes.writes if write.table == "state"
-        ):
-            raise StoreError("response")
-        if changes.grant and self._is_over(changes, now_us):
+        if edits.grant and self._is_over(edits, now_us):
             raise Over
-        self._events.note(changes.entries, now_us)
+        self._events.note(edits.entries, now_us)
         self._revision = max(self._revision + 1, now_us)
-        for table, name, text in changes.writes:
-            if text:
-                self._tables[table][name] = text
-            else:
-                self._tables[table].pop(name, None)
-        self._write_tokens(changes, now_us)
+        self.state, self.epoch = edits.state or self.state, edits.epoch or self.epoch
+        self.culls = _edited(self.culls, edits.culls)
+        self.leases = _edited(self.leases, edits.leases)
+        self.holds = _edited(self.holds, edits.holds)
+        self._write_tokens(edits, now_us)
         return now_us
 
     async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:  # noqa: ARG002 - a member alone does not fall silent for itself
@@ -107,15 +106,15 @@ class AloneStore:
         self._settings = settings
         return BeatReply(
             now_us=now_us,
-            epoch=self._epoch(),
-            state=self._state(),
+            epoch=self.epoch,
+            state=self.state,
             alive=int(not is_leaving),
             former=former,
             causes=self._causes(),
             median_errors=self._errors,
-            holds=(self._hold(""), self._hold(beat.instance)),
+            holds=(self.holds.get(""), self.holds.get(beat.instance)),
             used=self._used(now_us - window_us),
-            run_id=self._run_id,
+            run_id=self.run_id,
         )
 
     def has_lost_connection(self) -> bool:
@@ -156,28 +155,17 @@ class AloneStore:
     async def aclose(self) -> None:
         """Do nothing: there is no connection."""
 
-    # -- records ----------------------------------------------------------------------------------------------------
-
-    def _epoch(self) -> Epoch:
-        return Epoch.load(self._tables["state"].get("epoch", "")) or Epoch()
-
-    def _state(self) -> FleetState:
-        return FleetState.load(self._tables["state"].get("state", "")) or FleetState()
-
-    def _hold(self, scope: str) -> HoldRow | None:
-        return HoldRow.load(self._tables["holds"].get(scope, ""))
-
     # -- tokens -----------------------------------------------------------------------------------------------------
 
     def _used(self, since_us: int) -> int:
         return len(_since(self._grants, since_us)) - len(_since(self._refunded, since_us))
 
-    def _is_over(self, changes: Changes, now_us: int) -> bool:
-        others = _since(self._grants, now_us - changes.window_us).keys() - {changes.grant}
-        return 0 < changes.capacity <= len(others - self._refunded.keys()) or 0 < changes.most <= len(others)
+    def _is_over(self, edits: Edits, now_us: int) -> bool:
+        others = _since(self._grants, now_us - edits.window_us).keys() - {edits.grant}
+        return 0 < edits.capacity <= len(others - self._refunded.keys()) or 0 < edits.most <= len(others)
 
-    def _write_tokens(self, changes: Changes, now_us: int) -> None:
-        claim, window_us = changes.grant, changes.window_us
+    def _write_tokens(self, edits: Edits, now_us: int) -> None:
+        claim, window_us = edits.grant, edits.window_us
         is_renewed = self._grants.get(claim, -1) >= now_us - window_us
         oldest_us = now_us - 2 * window_us if window_us else 0
         # A clock that has stepped back must not block the budget.
@@ -189,7 +177,7 @@ class AloneStore:
             self._grants[claim] = now_us
             if self._refunded.pop(claim, None) is not None and is_renewed:
                 self._refunded[claim] = now_us
-        self._refunded |= {name: self._grants[name] for name in changes.refund if name in self._grants}
+        self._refunded |= {name: self._grants[name] for name in edits.refund if name in self._grants}
 
     # -- the member -------------------------------------------------------------------------------------------------
 
@@ -265,6 +253,10 @@ class MemoryLedger:
 def _parts(row: str) -> tuple[str, ...]:
     """The incarnation with the identity, the cause, and ``1`` for a suspect that was refused."""
     return tuple(row.rsplit("\n", 2)) if row else _NO_ROW
+
+
+def _edited(rows: dict[str, R], edits: Mapping[str, R | None]) -> dict[str, R]:
+    return {name: row for name, row in {**rows, **edits}.items() if row is not None} if edits else rows
 
 
 def _since(times: Mapping[str, int], since_us: int) -> dict[str, int]:

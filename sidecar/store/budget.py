@@ -21,11 +21,22 @@ from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.fleet.records import Epoch
 from sidecar.core.fleet.summary import fleet_of, is_due
-from sidecar.core.fleet.view import Asked, BeatReply, Edits, EndHold, Known, PutHold, Raw, Request, ReturnGrant, View
+from sidecar.core.fleet.view import (
+    Asked,
+    BeatReply,
+    Edits,
+    EndHold,
+    Known,
+    Listing,
+    PutHold,
+    Request,
+    ReturnGrant,
+    View,
+)
 from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Denied, Entry, Fleet, Granted, Hold, LeaseRequest, Unknown
 from sidecar.store.own_beats import OwnBeats
 from sidecar.store.own_holds import LocalHolds
-from sidecar.store.protocol import Changes, Conflict, Over, Store, StoreError, Write
+from sidecar.store.protocol import Conflict, Over, Store, StoreError
 
 T = TypeVar("T")
 
@@ -72,7 +83,6 @@ class StoreExchange:
 class Read(NamedTuple):
     """What a read showed, its begin and its end as in ``StoreExchange``."""
 
-    raw: Raw
     view: View
     begin: float
     end: float
@@ -113,7 +123,6 @@ class FleetBudget:
     ) -> None:
         self.store = store
         self.local_holds = LocalHolds(wall, instance)
-        self.conflicts = 0
         self._terms = terms
         self._settings = terms.dump()
         self._window_us = terms.window_us
@@ -211,12 +220,11 @@ class FleetBudget:
         read = await _clear(self._listed())
         if isinstance(read, Unknown):
             return read
-        raw, listing = read
-        view, present = View.of(raw), dict[str, Member]()
+        (view, listing), present = read, dict[str, Member]()
         for begin in range(0, len(listing.members), FEW_MEMBERS):
             present |= members.present(view, listing.members[begin : begin + FEW_MEMBERS])
             await asyncio.sleep(0)  # health answers go between
-        member_list = members.member_list_of(view, raw, listing, present, self._terms, most=MAX_MEMBERS)
+        member_list = members.member_list_of(view, listing, present, self._terms, most=MAX_MEMBERS)
         fleet = values.replace(member_list.fleet, duplicate=self._own.is_duplicate, lost_hold=self._own.lost_hold)
         return member_list._replace(fleet=fleet)
 
@@ -281,21 +289,20 @@ class FleetBudget:
             read = await _clear(self._read(instance))
             if isinstance(read, Unknown):
                 return read
-            raw, view, begin, end = read
+            view, begin, end = read
             known = self._last.known_after(begin, end)
             answer, edits = decide(view, Request(asked, self._terms, known, is_duplicate=self._own.is_duplicate))
             if isinstance(asked, Claim) and isinstance(answer, Granted) and not (answer.replayed or is_counted):
                 answer, edits = await self._counted(answer, edits)
                 is_counted = True
-            failure = await self._commit(raw.revision, edits) if edits else None
+            failure = await self._commit(view.revision, edits) if edits else None
             if failure is None:
-                self._last = StoreExchange(begin, end, raw.now_us, edits.epoch or view.epoch)
+                self._last = StoreExchange(begin, end, view.now_us, edits.epoch or view.epoch)
                 return Decided(answer, view, edits)
             if isinstance(answer, Denied):
                 return Decided(answer, view, Edits())  # nothing was written: the next decision makes the same edits
             if isinstance(failure, Unknown):
                 return failure
-            self.conflicts += 1
             if self._clock() >= until:
                 break
             await self._pause(self._rng.random() * min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**attempt))
@@ -303,18 +310,18 @@ class FleetBudget:
 
     async def _read(self, instance: str) -> Read:
         begin = self._clock()
-        raw = await self.store.read(instance, window_us=self._window_us, expiry_us=self._terms.expiry_us)
-        end, view = self._clock(), View.of(raw)
+        view = await self.store.read(instance, window_us=self._window_us, expiry_us=self._terms.expiry_us)
+        end = self._clock()
         longest_us = max((terms.window_us for terms in view.settings), default=0)
         if longest_us <= self._window_us:
-            return Read(raw, view, begin, end)
+            return Read(view, begin, end)
         self._window_us = longest_us  # another sidecar has a longer window, which this read did not cover
         return await self._read(instance)
 
-    async def _listed(self) -> tuple[Raw, Any]:
+    async def _listed(self) -> tuple[View, Listing]:
         terms = self._terms
-        raw = await self.store.read("", window_us=terms.window_us, expiry_us=terms.expiry_us)
-        return raw, await self.store.members(most=MAX_MEMBERS, since_us=raw.now_us - terms.window_us)
+        view = await self.store.read("", window_us=terms.window_us, expiry_us=terms.expiry_us)
+        return view, await self.store.members(most=MAX_MEMBERS, since_us=view.now_us - terms.window_us)
 
     async def _counted(self, granted: Granted, edits: Edits) -> tuple[Answer, Edits]:
         """Let the article's counter decide, if this sidecar runs with its strategy."""
@@ -332,19 +339,10 @@ class FleetBudget:
     async def _commit(self, revision: int, edits: Edits) -> Unknown | Conflict | Over | None:
         """Write the edits; the failure, None if all is written."""
         try:
-            answer = await _clear(self.store.commit(revision, changes_of(edits)))
+            answer = await _clear(self.store.commit(revision, edits))
         except (Conflict, Over) as failure:
             return failure
         return answer if isinstance(answer, Unknown) else None
-
-
-def changes_of(edits: Edits) -> Changes:
-    """The edits as a commit of the store: texts instead of records."""
-    single = (("epoch", edits.epoch), ("state", edits.state))
-    writes = [Write("state", name, record.dump()) for name, record in single if record is not None]
-    for table, rows in (("culls", edits.culls), ("leases", edits.leases), ("holds", edits.holds)):
-        writes += [Write(table, name, row.dump() if row is not None else "") for name, row in rows.items()]
-    return Changes(writes, edits.grant, edits.window_us, edits.capacity, edits.most, edits.refund, edits.entries)
 
 
 async def _clear(request: Awaitable[T]) -> T | Unknown:

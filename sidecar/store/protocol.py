@@ -1,8 +1,7 @@
 """A store keeps the fleet's state: it gives a view, and takes edits if nothing has changed since.
 
-A store knows no rule of the fleet and parses no record: it has tables of texts, sorted times and counts. Its only check
-is the budget: it refuses a grant over the number of tokens. The rules are in ``core.fleet``; ``budget`` connects the
-two.
+A store knows no rule of the fleet: it has tables of records, sorted times and counts. Its only check is the budget: it
+refuses a grant over the number of tokens. The rules are in ``core.fleet``; ``budget`` connects the two.
 
 A store raises ``StoreError`` with a machine word for a failure of its server, and no other error.
 """
@@ -10,10 +9,9 @@ A store raises ``StoreError`` with a machine word for a failure of its server, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from sidecar.core.fleet.view import BeatReply, Listing, Raw
+from sidecar.core.fleet.view import BeatReply, Edits, Listing, View
 from sidecar.core.types import Beat, Entry, Presence
 
 MAX_STRUCK: Final = 100
@@ -50,36 +48,6 @@ class StoreError(Exception):
         self.said = said
 
 
-class Write(NamedTuple):
-    """One text for ``name`` in ``table`` (``state``, ``culls``, ``leases``, ``holds``); ``""`` removes it.
-
-    The table ``state`` has the records ``epoch`` and ``state``.
-    """
-
-    table: str
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The content of one commit, which is written whole or not at all.
-
-    ``grant``: a claim id that gets a token; an id that has one within the window renews it at no cost.
-    The store refuses it (``Over``) if, without it, ``capacity`` grants of the last ``window_us`` are not refunded, or
-    ``most`` grants were made; 0 is no limit. ``refund``: claim ids whose token is given back. ``entries``: for the
-    ledger.
-    """
-
-    writes: Sequence[Write] = ()
-    grant: str = ""
-    window_us: int = 0
-    capacity: int = 0
-    most: int = 0
-    refund: Sequence[str] = ()
-    entries: Sequence[Entry] = ()
-
-
 class Conflict(Exception):  # noqa: N818 - an answer, not a failure
     """The revision has changed: the caller reads and decides anew."""
 
@@ -91,10 +59,10 @@ class Over(Exception):  # noqa: N818 - an answer, not a failure
 class Store(Protocol):
     """Keeps the state of one service. Every method raises StoreError, and no other error but those it names."""
 
-    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
-        """The content now; ``window_us`` and ``expiry_us`` as in ``Raw``. Writes nothing."""
+    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
+        """The content now; rows that cannot be read are left out. Writes nothing."""
 
-    async def commit(self, revision: int, changes: Changes) -> int:
+    async def commit(self, revision: int, edits: Edits) -> int:
         """Write if ``revision`` is still current; return the store's time of the commit. Raises Conflict and Over."""
 
     async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
@@ -132,7 +100,7 @@ class Store(Protocol):
 
 
 def member_row(beat: Beat) -> str:
-    """The row of a member as ``Raw.member`` has it, in which a line break is a space."""
+    """The row of a member as in ``BeatReply``; a line break becomes a space."""
     is_suspect = beat.presence is Presence.SUSPECT
     cause = (beat.cause or "unknown") if is_suspect else ""
     incarnation, identity, cause = (text.replace("\n", " ") for text in (beat.incarnation, beat.identity, cause))

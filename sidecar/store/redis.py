@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from secrets import token_hex
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sidecar.core.fleet.view import BeatReply, Listing, Raw
+from sidecar.core.fleet.view import BeatReply, Edits, Listing, View
 from sidecar.core.types import US_PER_S, Beat, Entry
 from sidecar.net.threads import in_thread
 from sidecar.store import ledger_rows, replies, scripts
@@ -24,7 +23,6 @@ from sidecar.store.protocol import (
     MAX_STRUCK,
     NOTED_S,
     SHARED_S,
-    Changes,
     Conflict,
     Over,
     StoreError,
@@ -40,7 +38,6 @@ T = TypeVar("T")
 KEPT_S: Final = 35 * 24 * 3600
 """How long the keys of a service stay after its end: a monthly report needs the ledger that long."""
 
-_TABLES: Final[Mapping[str, str]] = MappingProxyType({"state": "1", "culls": "2", "leases": "3", "holds": "4"})
 _MAX_PAGES: Final = 20
 _ROWS_AT_ONCE: Final = 250
 _MAX_UNCLEAR: Final = 100
@@ -106,12 +103,12 @@ class RedisStore:
         self._of_beats = tuple(str(number) for number in (MAX_STRUCK, MAX_CAUSES, KEPT_S * 1000))
         self._unclear: dict[str, str] = {}
 
-    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
+    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
         arguments = (encoded(instance), str(window_us), str(expiry_us))
-        return await self._run(scripts.READ, replies.raw, arguments)
+        return await self._run(scripts.READ, replies.view, arguments)
 
-    async def commit(self, revision: int, changes: Changes) -> int:
-        word, now_us, _ = await self._commit(str(revision), changes)
+    async def commit(self, revision: int, edits: Edits) -> int:
+        word, now_us, _ = await self._commit(str(revision), edits)
         if word < 0:
             raise Over
         if word == 0:
@@ -141,7 +138,7 @@ class RedisStore:
         return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", *arguments))
 
     async def note(self, entries: Sequence[Entry]) -> int:
-        return (await self._commit("", Changes(entries=entries)))[2] if entries else 0
+        return (await self._commit("", Edits(entries=tuple(entries))))[2] if entries else 0
 
     async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
         """At most ``most`` entries of the ledger, in the order of arrival, without those that no sidecar wrote."""
@@ -200,13 +197,13 @@ class RedisStore:
         finally:
             client.forget_lost_connection()  # its end asks for this beat, and a failure repeats the beat by itself
 
-    async def _commit(self, revision: str, changes: Changes) -> tuple[int, int, int]:
-        numbers = (changes.window_us, changes.capacity, changes.most, len(changes.writes), len(changes.refund))
-        arguments: list[str | bytes] = [revision, encoded(changes.grant), *map(str, numbers), *self._of_ledger]
-        for table, name, text in changes.writes:
-            arguments += (_TABLES.get(table, "0"), encoded(name), encoded(text))
-        arguments += map(encoded, changes.refund)
-        arguments += (encoded(text) for entry in changes.entries for text in ledger_rows.fields_of(entry))
+    async def _commit(self, revision: str, edits: Edits) -> tuple[int, int, int]:
+        writes = list(_writes(edits))
+        numbers = (edits.window_us, edits.capacity, edits.most, len(writes), len(edits.refund))
+        arguments: list[str | bytes] = [revision, encoded(edits.grant), *map(str, numbers), *self._of_ledger]
+        arguments += (encoded(text) for write in writes for text in write)
+        arguments += map(encoded, edits.refund)
+        arguments += (encoded(text) for entry in edits.entries for text in ledger_rows.fields_of(entry))
         return await self._run(scripts.COMMIT, replies.committed, arguments)
 
     async def _members(self, client: RedisClient, most: int, since_us: int) -> Listing:
@@ -250,6 +247,16 @@ class RedisStore:
             was_first = await client.ask(lambda reply: reply == caller.encode(), "GET", key)
         self._unclear.pop(word, None)
         return was_first
+
+
+def _writes(edits: Edits) -> Iterator[tuple[str, str, str]]:
+    """The number of the key in ``commit.lua``, the name, and the text of each record; ``""`` removes it."""
+    for name, record in (("epoch", edits.epoch), ("state", edits.state)):
+        if record is not None:
+            yield "1", name, record.dump()
+    for key, rows in (("2", edits.culls), ("3", edits.leases), ("4", edits.holds)):
+        for name, row in rows.items():
+            yield key, name, row.dump() if row is not None else ""
 
 
 def _is_set(reply: object) -> bool:

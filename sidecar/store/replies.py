@@ -7,10 +7,12 @@ sidecar could write that name again.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from sidecar.core.fleet.records import Epoch, FleetState, HoldRow
-from sidecar.core.fleet.view import BeatReply, Listing, Raw
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord
+from sidecar.core.fleet.view import BeatReply, Listing, View, member_incarnation, member_of, settings_in_force
+
+R = TypeVar("R", bound=StoredRecord)
 
 _READ: Final = 18
 _BEAT: Final = 13
@@ -25,31 +27,34 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def raw(reply: object) -> Raw:
+def view(reply: object) -> View:
     """The reply of ``read.lua``."""
     now, records, culls, leases, holds, settings, alive, beating, newest, causes, control, *rest = _list(reply, _READ)
-    grants, refunded, member, seen, departed, run_id, median_errors = rest
+    grants, refunded, row, seen, departed, run_id, median_errors = rest
     revision, epoch, state = _list(records, 3)
-    return Raw(
-        now_us=_number(now),
+    now_us, heard, member = _number(now), _times(settings), member_of(_text(row))
+    return View(
+        now_us,
+        FleetState.load(_text(state)) or FleetState(),
+        Epoch.load(_text(epoch)) or Epoch(),
+        _times(grants),
+        frozenset(_times(refunded)),
         revision=_us(revision),
-        epoch=_text(epoch),
-        state=_text(state),
-        culls=_table(culls),
-        leases=_table(leases),
-        holds=_table(holds),
-        settings=_times(settings),
+        run_id=_text(run_id),
+        culls=_rows(culls, Cull),
+        leases=_rows(leases, Slot),
+        holds=_rows(holds, HoldRow),
+        settings=settings_in_force(heard, now_us),
+        settings_texts=tuple(heard),
         alive=_number(alive),
-        beating=_table(beating),
+        beating={name: member_incarnation(text) for name, text in _table(beating).items()},
         newest_us=max(_times(newest).values(), default=0),
         causes=_counts(causes),
-        control=_counts(control),
-        grants=_times(grants),
-        refunded=frozenset(_times(refunded)),
-        member=_text(member),
+        control={word: number for word, number in _counts(control).items() if number > 0},
+        incarnation=member.incarnation,
+        identity=member.identity,
         seen_us=_us(seen),
         departed_us=_us(departed),
-        run_id=_text(run_id),
         median_errors=_number(median_errors),
     )
 
@@ -191,6 +196,11 @@ def _table(reply: object) -> dict[str, str]:
     except (AttributeError, UnicodeDecodeError):
         rows = zip([_name(_bytes(name)) for name in names], _decoded(texts), strict=True)
         return {name: text for name, text in rows if name is not None}
+
+
+def _rows(reply: object, kind: type[R]) -> dict[str, R]:
+    """The records of a table; rows that cannot be read are left out."""
+    return {name: row for name, text in _table(reply).items() if (row := kind.load(text)) is not None}
 
 
 def _times(reply: object) -> dict[str, int]:

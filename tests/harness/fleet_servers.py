@@ -16,9 +16,9 @@ from random import Random
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from harness.memory_store import MemoryStore
-from sidecar.core.fleet.view import BeatReply, Raw
+from sidecar.core.fleet.view import BeatReply, Edits, View
 from sidecar.core.types import US_PER_S, Beat
-from sidecar.store.protocol import Changes, StoreError
+from sidecar.store.protocol import StoreError
 
 T = TypeVar("T")
 _AnyStore: Any = object
@@ -127,7 +127,7 @@ class Server:
         """Go on as another process with the copy; the judge's notes of that time."""
         assert self.older is not None
         self.process += 1
-        vars(self.store).update(copy.deepcopy(self.older.kept), _run_id=str(self.process))
+        vars(self.store).update(copy.deepcopy(self.older.kept), run_id=str(self.process))
         self.generation, self.grants, self.held = self.older.generation, self.older.grants, self.older.held
         return copy.deepcopy(self.older.noted)
 
@@ -137,7 +137,7 @@ class Watcher(Protocol):
 
     def took_beat(self, server: Server, beat: Beat, settings: str) -> None: ...
 
-    def took_commit(self, server: Server, line: Line, changes: Changes) -> None: ...
+    def took_commit(self, server: Server, line: Line, edits: Edits) -> None: ...
 
     def spoke(self, line: Line) -> None: ...
 
@@ -181,13 +181,13 @@ class Line(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
     answered: int = 0
     known: tuple[int, int, int, int] | None = None
 
-    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
+    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
         return await self._exchange(self.server.store.read, instance, window_us=window_us, expiry_us=expiry_us)
 
-    async def commit(self, revision: int, changes: Changes) -> int:
+    async def commit(self, revision: int, edits: Edits) -> int:
         async def committed() -> int:
-            at_us = await self.server.store.commit(revision, changes)
-            self.watcher.took_commit(self.server, self, changes)
+            at_us = await self.server.store.commit(revision, edits)
+            self.watcher.took_commit(self.server, self, edits)
             return at_us
 
         return await self._exchange(committed)

@@ -6,7 +6,6 @@ healthy fleet is made once, and many schedules begin with it.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,6 +13,7 @@ from harness.fleet_judge import BrokenPromiseError, Down, Judge
 from harness.fleet_servers import START_US, Chance, Clock, Fate, Line, Server, Time, Weather
 from harness.memory_store import MemoryStore
 from harness.step_loop import StepLoop
+from sidecar.core.fleet.records import Cull
 from sidecar.core.types import (
     US_PER_S,
     Answer,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
     from sidecar.core.fleet.fleet_settings import FleetSettings
-    from sidecar.store.protocol import Changes
+    from sidecar.core.fleet.view import Edits
 
 T = TypeVar("T")
 
@@ -307,8 +307,8 @@ class World:
     def _is_written(self, sidecar: Sidecar, claim_id: str) -> None:
         """Check that the server had the grant before the answer, and that it was counted or renewed just now."""
         made, line = sidecar.process.made, sidecar.line
-        row = json.loads(line.server.store._tables["culls"].get(sidecar.name, "{}"))
-        if made.grant != claim_id or row.get("claim") != claim_id:
+        row = line.server.store.culls.get(sidecar.name, Cull())
+        if not made.grant == row.claim == claim_id:
             raise BrokenPromiseError(f"{claim_id} is granted, the server has {row}, and the last grant is {made.grant}")
         if all(down.claim != claim_id for down in self.judge.downs):
             self._granted(sidecar, made)
@@ -445,16 +445,16 @@ class World:
         terms = self.settings[settings]
         self.judge.took_beat(beat.instance, beat.incarnation, terms, self.time.now_us, is_up=is_up)
 
-    def took_commit(self, server: Server, line: Line, changes: Changes) -> None:
+    def took_commit(self, server: Server, line: Line, edits: Edits) -> None:
         sidecar: Sidecar = line.sidecar
         if self.log is not None:
-            self.log.append(f"{self.time.seconds():.6f} {sidecar.name} at process {server.process}: {changes}")
+            self.log.append(f"{self.time.seconds():.6f} {sidecar.name} at process {server.process}: {edits}")
         self.decisions += 1
         self.decided = server.held = self.decisions
-        made = line.process.made = Attempt(changes.grant, self.decisions)
-        self.judge.refunded.update(changes.refund)
-        self._follow(changes.entries)
-        if changes.grant:
+        made = line.process.made = Attempt(edits.grant, self.decisions)
+        self.judge.refunded.update(edits.refund)
+        self._follow(edits.entries)
+        if edits.grant:
             server.grants += 1
             self._granted(sidecar, made)
 

@@ -8,9 +8,19 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from math import inf
 
-from sidecar.core.fleet.view import AHEAD_US, BeatReply, Listing, Raw
+from sidecar.core.fleet.view import (
+    AHEAD_US,
+    BeatReply,
+    Edits,
+    Listing,
+    View,
+    member_incarnation,
+    member_of,
+    settings_in_force,
+)
 from sidecar.core.types import Beat, Presence
 from sidecar.store.alone import MAX_EVENTS, AloneStore
 from sidecar.store.protocol import (
@@ -18,7 +28,6 @@ from sidecar.store.protocol import (
     MAX_DEPARTED,
     MAX_STRUCK,
     OTHER,
-    Changes,
     member_row,
 )
 
@@ -96,45 +105,40 @@ class MemoryStore(AloneStore):
         self._heard = SortedSet()
         self._roster = _Roster()
 
-    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
+    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
         now_us, roster = self._clock_us(), self._roster
         recent = (now_us - expiry_us, now_us + AHEAD_US)
-        newest = roster.alive.at(-1)
-        culls = self._tables["culls"]
-        beating = {name: roster.rows[name] for name in culls if roster.has_recent_beat(name, *recent)}
-        return Raw(
-            now_us=now_us,
-            revision=self._revision,
-            epoch=self._tables["state"].get("epoch", ""),
-            state=self._tables["state"].get("state", ""),
-            culls=dict(culls),
-            leases=dict(self._tables["leases"]),
-            holds=dict(self._tables["holds"]),
-            settings=dict(self._heard),
+        newest, member, heard = roster.alive.at(-1), member_of(roster.rows.get(instance, "")), dict(self._heard)
+        return replace(
+            await super().read(instance, window_us=window_us, expiry_us=expiry_us),
+            settings=settings_in_force(heard, now_us),
+            settings_texts=tuple(heard),
             alive=roster.alive.count(*recent),
-            beating=beating,
+            beating={
+                name: member_incarnation(roster.rows[name])
+                for name in self.culls
+                if roster.has_recent_beat(name, *recent)
+            },
             newest_us=newest[1] if newest else 0,
             causes=dict(roster.causes),
             control=dict(roster.control),
-            grants={name: at for name, at in self._grants.items() if at >= now_us - 2 * window_us},
-            refunded=frozenset(name for name, at in self._refunded.items() if at >= now_us - 2 * window_us),
-            member=roster.rows.get(instance, ""),
+            incarnation=member.incarnation,
+            identity=member.identity,
             seen_us=roster.alive.score(instance) or 0,
             departed_us=roster.departed.score(instance) or 0,
-            run_id=self._run_id,
             median_errors=roster.medians()[0],
         )
 
-    async def commit(self, revision: int, changes: Changes) -> int:
-        now_us = await super().commit(revision, changes)
-        for table, name, text in changes.writes:
-            if table == "culls" and not text and name not in self._roster.alive:
+    async def commit(self, revision: int, edits: Edits) -> int:
+        now_us = await super().commit(revision, edits)
+        for name, row in edits.culls.items():
+            if row is None and name not in self._roster.alive:
                 self._roster.abouts.pop(name, None)
         return now_us
 
     async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
         now_us, roster = self._clock_us(), self._roster
-        former = roster.take_in(beat, now_us, window_us, is_culled=beat.instance in self._tables["culls"])
+        former = roster.take_in(beat, now_us, window_us, is_culled=beat.instance in self.culls)
         members = len(roster.alive)
         silent, struck = roster.strike_off(now_us, window_us, expiry_us)
         self._heard.put(settings, now_us)
@@ -144,8 +148,8 @@ class MemoryStore(AloneStore):
         median_errors, median_ratio = roster.medians()
         return BeatReply(
             now_us=now_us,
-            epoch=self._epoch(),
-            state=self._state(),
+            epoch=self.epoch,
+            state=self.state,
             alive=members,
             silent=silent,
             struck=struck,
@@ -154,9 +158,9 @@ class MemoryStore(AloneStore):
             policies=self._heard.count(now_us - expiry_us) if len(self._heard) > 1 else 1,
             median_errors=median_errors,
             median_ratio=median_ratio,
-            holds=(self._hold(""), self._hold(beat.instance)),
+            holds=(self.holds.get(""), self.holds.get(beat.instance)),
             used=self._used(now_us - window_us),
-            run_id=self._run_id,
+            run_id=self.run_id,
         )
 
     async def members(self, *, most: int, since_us: int) -> Listing:
@@ -164,7 +168,7 @@ class MemoryStore(AloneStore):
         shown = sorted(roster.alive)[:most]
         rows = [(name, at, roster.rows.get(name, ""), roster.abouts.get(name, "")) for name, at in shown]
         left = list(reversed(roster.departed.within(since_us + 1).items()))[:most]
-        culled = {name: roster.abouts[name] for name in self._tables["culls"] if name in roster.abouts}
+        culled = {name: roster.abouts[name] for name in self.culls if name in roster.abouts}
         return Listing(rows, [(name, at) for name, at in left if name not in roster.alive], culled)
 
 

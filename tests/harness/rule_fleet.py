@@ -15,7 +15,7 @@ from harness.memory_store import MemoryStore, SortedSet
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState
-from sidecar.core.fleet.view import Asked, BeatReply, EndHold, Known, Raw, Request, View
+from sidecar.core.fleet.view import Asked, BeatReply, Edits, EndHold, Known, Request, View
 from sidecar.core.types import (
     US_PER_S,
     Answer,
@@ -30,7 +30,6 @@ from sidecar.core.types import (
     Presence,
 )
 from sidecar.store.budget import FleetBudget
-from sidecar.store.protocol import Changes
 
 START_US = 1_700_000_000 * US_PER_S
 TERMS = FleetSettings(servers="one")
@@ -55,31 +54,10 @@ class Kept(MemoryStore):
 
     def __init__(self, fleet: RuleFleet) -> None:
         super().__init__(lambda: fleet.now_us, run_id="1")
-        self.culls, self.leases, self.holds = (self._tables[name] for name in ("culls", "leases", "holds"))
         self.rows, self.causes, self.control = self._roster.rows, self._roster.causes, self._roster.control
         self.median_errors: int | None = None
         self.written: list[Entry] = []
         self.reads = 0
-
-    @property
-    def run_id(self) -> str:
-        return self._run_id
-
-    @property
-    def state(self) -> FleetState:
-        return FleetState.load(self._tables["state"].get("state", "")) or FleetState()
-
-    @state.setter
-    def state(self, state: FleetState) -> None:
-        self._tables["state"]["state"] = state.dump()
-
-    @property
-    def epoch(self) -> Epoch:
-        return Epoch.load(self._tables["state"].get("epoch", "")) or Epoch()
-
-    @epoch.setter
-    def epoch(self, epoch: Epoch) -> None:
-        self._tables["state"]["epoch"] = epoch.dump()
 
     @property
     def grants(self) -> dict[str, int]:
@@ -91,20 +69,20 @@ class Kept(MemoryStore):
 
     def runs_as(self, run_id: str) -> None:
         """Go on in another process of the server."""
-        self._run_id = run_id
+        self.run_id = run_id
 
     def forgets_settings(self) -> None:
         """Forget the settings in force."""
         self._heard = SortedSet()
 
-    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
+    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
         self.reads += 1
-        raw = await super().read(instance, window_us=window_us, expiry_us=expiry_us)
-        return raw if self.median_errors is None else replace(raw, median_errors=self.median_errors)
+        view = await super().read(instance, window_us=window_us, expiry_us=expiry_us)
+        return view if self.median_errors is None else replace(view, median_errors=self.median_errors)
 
-    async def commit(self, revision: int, changes: Changes) -> int:
-        at_us = await super().commit(revision, changes)
-        self.written += changes.entries
+    async def commit(self, revision: int, edits: Edits) -> int:
+        at_us = await super().commit(revision, edits)
+        self.written += edits.entries
         return at_us
 
     async def beat(self, beat: Beat, **windows: Any) -> BeatReply:
@@ -238,7 +216,8 @@ class RuleFleet:
 
     def view(self, instance: str = "") -> View:
         windows = {"window_us": self.terms.window_us, "expiry_us": self.terms.expiry_us}
-        return View.of(run(self.kept.read(instance, **windows)))
+        view: View = run(self.kept.read(instance, **windows))
+        return view
 
     @property
     def state(self) -> FleetState:
@@ -253,9 +232,7 @@ class RuleFleet:
         return self.kept.written
 
     def cull(self, instance: str) -> Cull:
-        cull = Cull.load(self.kept.culls[instance])
-        assert cull is not None
-        return cull
+        return self.kept.culls[instance]
 
     def phase(self, instance: str) -> str:
         return self.cull(instance).phase if instance in self.kept.culls else ""

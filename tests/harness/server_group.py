@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, TypeVar
 from harness.claims import WINDOW_ONLY, S
 from harness.memory_store import MemoryStore
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.fleet.view import BeatReply, Raw
+from sidecar.core.fleet.view import BeatReply, Edits, View
 from sidecar.core.types import Answer, Beat, Denied, Unknown
 from sidecar.store.budget import Counter as ArticleCounter
 from sidecar.store.budget import FleetBudget
-from sidecar.store.protocol import Changes, StoreError
+from sidecar.store.protocol import StoreError
 
 T = TypeVar("T")
 
@@ -64,18 +64,18 @@ class Server(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
         """Return once a call waits for its answer."""
         await self._has_call.wait()
 
-    async def content(self) -> Raw:
+    async def content(self) -> View:
         """The data, without the faults."""
         return await self.store.read("", window_us=600 * S, expiry_us=30 * S)
 
-    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> Raw:
+    async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
         return await self._do("read", lambda: self.store.read(instance, window_us=window_us, expiry_us=expiry_us))
 
-    async def commit(self, revision: int, changes: Changes) -> int:
+    async def commit(self, revision: int, edits: Edits) -> int:
         between, self.between = self.between, None
         if between is not None:
             await between()
-        return await self._do("commit", lambda: self.store.commit(revision, changes))
+        return await self._do("commit", lambda: self.store.commit(revision, edits))
 
     async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
         words = {"settings": settings, "window_us": window_us, "expiry_us": expiry_us}

@@ -5,20 +5,26 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from sidecar.core.fleet.fleet_settings import FleetSettings
+from sidecar.core.fleet.records import Cull, HoldRow
+from sidecar.core.fleet.view import Edits
 from sidecar.core.types import US_PER_S, Beat, Presence
-from sidecar.store.protocol import Changes, Conflict, Over, Store, StoreError
+from sidecar.store.protocol import Conflict, Over, Store, StoreError
 from sidecar.store.redis import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from sidecar.core.fleet.view import BeatReply, Raw
+    from sidecar.core.fleet.view import BeatReply, View
 
 S: Final = US_PER_S
+HOLD: Final = HoldRow("ada", "look", 1, 2)
+CULL: Final = Cull("claim", "1", "redis", 1)
 PREFIX: Final = "{ha:default/app}"
 WINDOW_US: Final = 600 * S
 EXPIRY_US: Final = 30 * S
 CAPACITY: Final = 10
+SETTINGS: Final = FleetSettings().dump()
 FRESH, REPLAYED, HEARD = "granted 1", "replayed 1", "heard"
 
 
@@ -37,12 +43,12 @@ def suspect(name: str, kind: str = "redis", life: str = "1", **more: Any) -> Bea
     return Beat(name, life, Presence.SUSPECT, kind, **more)
 
 
-async def send_beat(store: Store, sent: Beat, settings: str = "terms") -> BeatReply:
+async def send_beat(store: Store, sent: Beat, settings: str = SETTINGS) -> BeatReply:
     """The store's answer to the beat."""
     return await store.beat(sent, settings=settings, window_us=WINDOW_US, expiry_us=EXPIRY_US)
 
 
-async def look(store: Store, instance: str = "a") -> Raw:
+async def look(store: Store, instance: str = "a") -> View:
     """The store's content for the instance."""
     return await store.read(instance, window_us=WINDOW_US, expiry_us=EXPIRY_US)
 
@@ -50,21 +56,21 @@ async def look(store: Store, instance: str = "a") -> Raw:
 async def commit(store: Store, *, capacity: int = CAPACITY, **changes: Any) -> int:
     """Commit with the current revision."""
     revision = (await look(store)).revision
-    return await store.commit(revision, Changes(**{"window_us": WINDOW_US, "capacity": capacity, **changes}))
+    return await store.commit(revision, Edits(**{"window_us": WINDOW_US, "capacity": capacity, **changes}))
 
 
 async def claim(store: Store, claim_id: str) -> str:
     """``granted 1`` (tokens in use), ``replayed 1``, ``over``, ``conflict``, or the word of the error."""
     try:
-        raw = await look(store)
-        if claim_id in raw.grants:
-            return f"replayed {len(raw.grants)}"
-        await store.commit(raw.revision, Changes(grant=claim_id, window_us=WINDOW_US, capacity=CAPACITY))
+        view = await look(store)
+        if claim_id in view.grants:
+            return f"replayed {len(view.grants)}"
+        await store.commit(view.revision, Edits(grant=claim_id, window_us=WINDOW_US, capacity=CAPACITY))
     except StoreError as error:
         return error.word
     except (Over, Conflict) as answer:
         return type(answer).__name__.lower()
-    return f"granted {len(raw.grants) + 1}"
+    return f"granted {len(view.grants) + 1}"
 
 
 async def warm(store: Store) -> str:
@@ -74,7 +80,7 @@ async def warm(store: Store) -> str:
         await send_beat(store, beat("another"))
         await look(store)
         with suppress(Conflict):
-            await store.commit(-1, Changes())
+            await store.commit(-1, Edits())
 
     return await word_of(run_each_script()) or HEARD
 

@@ -21,7 +21,7 @@ from harness.waiting import eventually
 from sidecar.config.settings import BudgetConfig, JudgingConfig
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import About, Member, MemberList
-from sidecar.core.fleet.view import Listing, Raw
+from sidecar.core.fleet.view import Listing, View
 from sidecar.core.types import US_PER_S, Entry, Fleet, Presence, State
 from sidecar.net import web
 from sidecar.server import long_answer
@@ -128,8 +128,8 @@ async def test_no_turn_of_the_loop_makes_most_of_an_answer(path: str) -> None:
 class ListedStore:
     """A store with two thousand members."""
 
-    async def read(self, _instance: str, **_times: int) -> Raw:
-        return Raw(int(NOW_S) * US_PER_S)
+    async def read(self, _instance: str, **_times: int) -> View:
+        return View(int(NOW_S) * US_PER_S)
 
     async def members(self, **_bounds: int) -> Listing:
         about = ABOUT.dump()

@@ -12,10 +12,10 @@ import pytest
 
 from harness.redis_acl import PAGE, rights_of
 from harness.sentinels import MASTER, masters_reply
-from harness.stores import beat, commit, look, redis_store, send_beat, suspect
+from harness.stores import CULL, HOLD, beat, commit, look, redis_store, send_beat, suspect
 from sidecar.core.types import Entry, Presence
 from sidecar.store import scripts
-from sidecar.store.protocol import StoreError, Write
+from sidecar.store.protocol import StoreError
 from sidecar.store.redis import RedisStore
 from sidecar.store.redis_client import RedisClient
 
@@ -79,11 +79,11 @@ async def more_causes_than_are_counted(scene: Scene) -> None:
 async def culls_that_are_granted_given_back_and_renewed(scene: Scene) -> None:
     store = scene.store()
     scene.server.advance(1)
-    await commit(store, grant="a", refund=["a"], writes=[Write("culls", "a", "x"), Write("holds", "", "x")])
+    await commit(store, grant="a", refund=["a"], culls={"a": CULL}, holds={"": HOLD})
     await send_beat(store, beat("a"))
     assert set((await look(store)).beating) == {"a"}
     scene.server.advance(-1)
-    await commit(store, grant="a", writes=[Write("holds", "", "")])
+    await commit(store, grant="a", holds={"": None})
     scene.server.advance(601)
     await commit(store, grant="a")
 

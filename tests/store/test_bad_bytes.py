@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import pytest
-
-from harness.stores import PREFIX, S, beat, claim, commit, look, send_beat, suspect
-from sidecar.store.protocol import Write
+from harness.stores import CULL, HOLD, PREFIX, S, beat, claim, commit, look, send_beat, suspect
+from sidecar.core.fleet.records import Epoch, FleetState, Slot, StoredRecord
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -17,16 +15,20 @@ BAD: Final = b"\xff\xfe{"
 SHOWN: Final = "\udcff\udcfe{"
 
 
-@pytest.mark.parametrize("table", ["culls", "leases", "holds"])
-async def test_row_under_a_name_of_bad_bytes_is_passed_over_and_a_bad_text_is_kept(
-    table: str, redis_server: RedisServer, open_store: OpenStore
+async def test_row_under_a_name_of_bad_bytes_and_a_row_that_is_no_record_are_passed_over(
+    redis_server: RedisServer, open_store: OpenStore
 ) -> None:
     store = open_store(redis_server.url)
-    await commit(store, writes=[Write(table, "a", "good")])
-    redis_server.cli("HSET", f"{PREFIX}:{table}", BAD, "x", "b", BAD)
-    assert getattr(await look(store), table) == {"a": "good", "b": SHOWN}
-    await commit(store, writes=[Write(table, "b", "")])
-    assert getattr(await look(store), table) == {"a": "good"}
+    rows: dict[str, StoredRecord] = {"culls": CULL, "leases": Slot("holder"), "holds": HOLD}
+    tables: dict[str, Any] = {table: {"good": row} for table, row in rows.items()}
+    await commit(store, **tables)
+    for table, row in rows.items():
+        bad = ("b", BAD, "c", "[]", "d", '{"at_us":"now"}', "e", "?")
+        redis_server.cli("HSET", f"{PREFIX}:{table}", BAD, row.dump(), *bad)
+        assert getattr(await look(store), table) == {"good": row}
+    redis_server.cli("HSET", f"{PREFIX}:state", "epoch", "?", "state", "[]")
+    view = await look(store)
+    assert (view.epoch, view.state) == (Epoch(), FleetState())
 
 
 async def test_bad_bytes_in_every_key_hide_nothing(redis_server: RedisServer, open_store: OpenStore) -> None:
@@ -42,10 +44,10 @@ async def test_bad_bytes_in_every_key_hide_nothing(redis_server: RedisServer, op
     redis_server.cli("HSET", f"{PREFIX}:control", BAD, "1", "refused|none", BAD)
     for key in ("alive", "settings", "grants", "refunded", "departed"):
         redis_server.cli("ZADD", f"{PREFIX}:{key}", now, BAD)
-    raw = await look(store)
-    assert (raw.epoch, raw.state, raw.holds) == (SHOWN, SHOWN, {"": SHOWN, "a": SHOWN})
-    assert (raw.alive, raw.causes, raw.control) == (2, {"redis": 1, SHOWN: 1}, {SHOWN: 1})
-    assert set(raw.grants) == {"claim", SHOWN}
+    view = await look(store)
+    assert (view.epoch, view.state, view.holds) == (Epoch(), FleetState(), {})
+    assert (view.alive, view.causes, view.control) == (2, {"redis": 1, SHOWN: 1}, {SHOWN: 1})
+    assert set(view.grants) == {"claim", SHOWN}
     heard = await send_beat(store, beat("b"))
     assert (heard.alive, heard.holds, heard.causes["redis"]) == (3, (None, None), 1)
     members = (await store.members(most=10, since_us=0)).members

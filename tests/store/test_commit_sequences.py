@@ -8,16 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.memory_store import MemoryStore
-from harness.stores import EXPIRY_US, S, look
+from harness.stores import CULL, EXPIRY_US, HOLD, S, look
+from sidecar.core.fleet.records import HoldRow
+from sidecar.core.fleet.view import Edits
 from sidecar.core.types import Entry
-from sidecar.store.protocol import Changes, Conflict, Over, Write
+from sidecar.store.protocol import Conflict, Over
 from store.conftest import Clock, assert_stores_agree
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from sidecar.store.protocol import Store
 
-Step = tuple[float, int, Changes]
+Step = tuple[float, int, Edits]
 """Seconds that pass, by how much the revision is off, and what is to be written."""
 
 WINDOW_US: Final = 60 * S
@@ -25,15 +27,12 @@ CAPACITY: Final = 2
 MOST: Final = 4
 
 CLAIMS: Final = st.sampled_from(["", "a", "b", "c", "d", "e"])
-WRITES: Final = st.builds(
-    Write,
-    st.sampled_from(["culls", "leases", "holds"]),
-    st.sampled_from(["", "a"]),
-    st.sampled_from(["", "x", "\ud800"]),
-)
-CHANGES: Final = st.builds(
-    Changes,
-    writes=st.lists(WRITES, max_size=3),
+HOLDS: Final = st.dictionaries(st.sampled_from(["", "a"]), st.sampled_from([None, HOLD, HoldRow("\ud800")]), max_size=2)
+CULLS: Final = st.dictionaries(st.sampled_from(["", "a"]), st.sampled_from([None, CULL]), max_size=2)
+EDITS: Final = st.builds(
+    Edits,
+    culls=CULLS,
+    holds=HOLDS,
     grant=CLAIMS,
     window_us=st.just(WINDOW_US),
     capacity=st.just(CAPACITY),
@@ -42,25 +41,25 @@ CHANGES: Final = st.builds(
     entries=st.lists(st.sampled_from([Entry("helped", 1.0), Entry("unclear", 1.0, once="x")]), max_size=2),
 )
 STEPS_S: Final = [0.0, 0.0, 0.0, 1.0, 30.0, 60.0, 61.0, 121.0]
-FORWARDS: Final = st.lists(st.tuples(st.sampled_from(STEPS_S), st.sampled_from([0, 0, 0, -1]), CHANGES), max_size=25)
+FORWARDS: Final = st.lists(st.tuples(st.sampled_from(STEPS_S), st.sampled_from([0, 0, 0, -1]), EDITS), max_size=25)
 ANYWHERE: Final = st.lists(
-    st.tuples(st.sampled_from([*STEPS_S, -1.0, -45.0, -3600.0]), st.sampled_from([0, 0, 0, 1]), CHANGES), max_size=25
+    st.tuples(st.sampled_from([*STEPS_S, -1.0, -45.0, -3600.0]), st.sampled_from([0, 0, 0, 1]), EDITS), max_size=25
 )
 
 
 async def answers(store: Store, steps: list[Step], clock: Clock) -> list[object]:
     """What the store answers to each commit, and what it holds then."""
     found: list[object] = []
-    for step_s, off, changes in steps:
+    for step_s, off, edits in steps:
         clock.advance(step_s)
         revision = (await look(store)).revision
         try:
-            found.append(await store.commit(revision + off, changes))
+            found.append(await store.commit(revision + off, edits))
         except (Conflict, Over) as answer:
             found.append(type(answer))
-        raw = await store.read("a", window_us=WINDOW_US, expiry_us=EXPIRY_US)
-        assert raw.refunded <= raw.grants.keys()
-        found += [raw, [one.what for one in await store.entries(0, "", 100)]]
+        view = await store.read("a", window_us=WINDOW_US, expiry_us=EXPIRY_US)
+        assert view.refunded <= view.grants.keys()
+        found += [view, [one.what for one in await store.entries(0, "", 100)]]
     return found
 
 
@@ -80,15 +79,15 @@ def test_no_window_has_more_grants_than_the_most(steps: list[Step]) -> None:
     clock, granted = Clock(), dict[str, int]()
     store = MemoryStore(lambda: clock.now_us)
     passed_us = 0
-    for step_s, off, changes in steps:
+    for step_s, off, edits in steps:
         clock.advance(step_s)
         passed_us += round(max(step_s, 0.0) * S)
         try:
-            _finished(store.commit(store._revision + off, changes))
+            _finished(store.commit(store._revision + off, edits))
         except (Conflict, Over):
             continue
-        if changes.grant:
-            granted[changes.grant] = passed_us
+        if edits.grant:
+            granted[edits.grant] = passed_us
         assert sum(at >= passed_us - WINDOW_US for at in granted.values()) <= MOST
 
 

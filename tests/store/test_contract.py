@@ -6,16 +6,31 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.stores import CAPACITY, EXPIRY_US, WINDOW_US, S, beat, commit, look, send_beat, suspect
-from sidecar.core.fleet.records import Epoch, FleetState, HoldRow
+from harness.stores import (
+    CAPACITY,
+    CULL,
+    EXPIRY_US,
+    HOLD,
+    SETTINGS,
+    WINDOW_US,
+    S,
+    beat,
+    commit,
+    look,
+    send_beat,
+    suspect,
+)
+from sidecar.core.fleet.fleet_settings import FleetSettings
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
+from sidecar.core.fleet.view import Edits, View
 from sidecar.core.types import Entry, Presence
-from sidecar.store.protocol import MAX_DEPARTED, MAX_STRUCK, Changes, Conflict, Over, Store, StoreError, Write
+from sidecar.store.protocol import MAX_DEPARTED, MAX_STRUCK, Conflict, Over, Store
 
 if TYPE_CHECKING:
     from store.conftest import Clock
 
 NOTHING = 0
-EPOCH, STATE, HOLD = Epoch(born_us=1), FleetState(missing=2), HoldRow("ada", "look", 1, 2)
+EPOCH, STATE = Epoch(born_us=1), FleetState(missing=2)
 
 of_a_fleet = pytest.mark.parametrize(
     "clocked", ["memory", "fakeredis", pytest.param("redis", marks=pytest.mark.redis)], indirect=True
@@ -26,14 +41,8 @@ of_a_fleet = pytest.mark.parametrize(
 
 
 async def test_store_of_a_new_service_holds_nothing(store: Store, clock: Clock) -> None:
-    raw = await look(store)
-    assert (raw.now_us, raw.revision, raw.epoch, raw.state) == (clock.now_us, 0, "", "")
-    tables = (raw.culls, raw.leases, raw.holds, raw.settings, raw.beating, raw.causes, raw.control, raw.grants)
-    assert not any(tables)
-    assert (raw.alive, raw.newest_us, raw.refunded, raw.member, raw.seen_us, raw.departed_us) == (
-        *(0, 0, frozenset(), ""),
-        *(0, 0),
-    )
+    view = await look(store)
+    assert view == View(clock.now_us, run_id=view.run_id)
 
 
 # not on fakeredis: its scripts have no INFO, so it names no process
@@ -45,36 +54,30 @@ async def test_reads_and_beats_name_the_process_of_the_server(store: Store) -> N
     assert not store.has_lost_connection()
 
 
-async def test_what_was_committed_is_read_and_an_empty_text_removes_it(store: Store, clock: Clock) -> None:
-    texts = ["state", "ä\x00", "\ud800", "\n|{}"]
-    writes = [Write("state", "state", "s"), Write("state", "epoch", "e"), Write("holds", "", "all")]
-    writes += [Write(table, text, text) for table in ("culls", "leases", "holds") for text in texts]
-    assert await commit(store, writes=writes) == clock.now_us
-    raw = await look(store)
-    rows = {text: text for text in texts}
-    assert (raw.revision, raw.epoch, raw.state) == (clock.now_us, "e", "s")
-    assert (raw.culls, raw.leases, raw.holds) == (rows, rows, {"": "all", **rows})
-    await commit(store, writes=[write._replace(text="") for write in writes])
-    raw = await look(store)
-    assert (raw.revision, raw.epoch, raw.state, raw.culls, raw.leases, raw.holds) == (
-        clock.now_us + 1,
-        "",
-        "",
-        {},
-        {},
-        {},
-    )
+async def test_what_was_committed_is_read_and_a_row_can_be_removed(store: Store, clock: Clock) -> None:
+    names = ["", "state", "ä\x00", "\ud800", "\n|{}"]
+    holds = {name: HoldRow(f"{name} ä\x00\ud800\n|{{}}", "x", 1, 2) for name in names}
+    culls, leases = ({name: kind("a", name) for name in names} for kind in (Cull, Slot))
+    assert await commit(store, epoch=EPOCH, state=STATE, culls=culls, leases=leases, holds=holds) == clock.now_us
+    view = await look(store)
+    assert (view.revision, view.epoch, view.state) == (clock.now_us, EPOCH, STATE)
+    assert (view.culls, view.leases, view.holds) == (culls, leases, holds)
+    gone = dict.fromkeys(names)
+    await commit(store, culls=gone, leases=gone, holds=gone)
+    view = await look(store)
+    assert (view.revision, view.epoch, view.state) == (clock.now_us + 1, EPOCH, STATE)
+    assert (view.culls, view.leases, view.holds) == ({}, {}, {})
 
 
 async def test_of_two_commits_on_one_revision_the_second_is_a_conflict_that_writes_nothing(
     store: Store, clock: Clock
 ) -> None:
-    first, second = (Changes([Write("holds", name, "x")], grant=name, window_us=WINDOW_US) for name in "ab")
+    first, second = (Edits(holds={name: HOLD}, grant=name, window_us=WINDOW_US) for name in "ab")
     await store.commit(0, first)
     with pytest.raises(Conflict):
         await store.commit(0, second)
-    raw = await look(store)
-    assert (raw.revision, raw.holds, list(raw.grants)) == (clock.now_us, {"a": "x"}, ["a"])
+    view = await look(store)
+    assert (view.revision, view.holds, list(view.grants)) == (clock.now_us, {"a": HOLD}, ["a"])
 
 
 async def test_revision_grows_also_when_the_clock_has_stepped_back(store: Store, clock: Clock) -> None:
@@ -84,28 +87,6 @@ async def test_revision_grows_also_when_the_clock_has_stepped_back(store: Store,
     clock.advance(-3)
     await commit(store)
     assert (await look(store)).revision == first + 1
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        Write("grants", "claim", "1"),
-        Write("refunded", "claim", "1"),
-        Write("", "x", "1"),
-        Write("state", "revision", "7"),
-        Write("state", "kept", "7"),
-    ],
-)
-async def test_write_reaches_neither_the_grants_nor_what_the_store_counts_itself(store: Store, write: Write) -> None:
-    with pytest.raises(StoreError, match="response"):
-        await commit(store, writes=[Write("holds", "", "x"), write], grant="claim")
-    raw = await look(store)
-    assert (raw.revision, raw.holds, raw.grants) == (0, {}, {})
-
-
-async def test_several_writes_of_a_name_count_in_their_order(store: Store) -> None:
-    await commit(store, writes=[Write("holds", "", text) for text in ("x", "", "y")])
-    assert (await look(store)).holds == {"": "y"}
 
 
 # -- grants -----------------------------------------------------------------------------------------------------
@@ -125,13 +106,13 @@ async def granted(store: Store, *ids: str, **changes: Any) -> list[str]:
 async def test_commit_grants_no_more_than_the_capacity_of_any_window(store: Store, clock: Clock) -> None:
     ids = [str(number) for number in range(CAPACITY)]
     assert await granted(store, *ids) == []
-    assert await granted(store, "one more", writes=[Write("state", "state", '{"used":0}')]) == ["one more"]
+    assert await granted(store, "one more", state=STATE) == ["one more"]
     clock.advance(600)
     assert await granted(store, "one more") == ["one more"]  # the window is closed
     clock.advance(0.000001)
     assert await granted(store, "one more") == []
-    raw = await look(store)
-    assert (len(raw.grants), raw.state) == (CAPACITY + 1, "")
+    view = await look(store)
+    assert (len(view.grants), view.state) == (CAPACITY + 1, FleetState())
 
 
 async def test_claim_that_was_granted_is_granted_anew_and_costs_nothing(store: Store, clock: Clock) -> None:
@@ -153,8 +134,8 @@ async def test_token_that_was_given_back_counts_only_for_the_most(store: Store, 
     assert await granted(store, "a", "b", capacity=2) == []
     clock.advance(1)
     await commit(store, refund=["a", "unknown"])
-    raw = await look(store)
-    assert (set(raw.grants), set(raw.refunded)) == ({"a", "b"}, {"a"})
+    view = await look(store)
+    assert (set(view.grants), set(view.refunded)) == ({"a", "b"}, {"a"})
     assert (await send_beat(store, beat("x"))).used == 1
     assert await granted(store, "c", capacity=2, most=2) == ["c"]
     assert await granted(store, "c", "d", capacity=2, most=6) == ["d"]
@@ -178,8 +159,8 @@ async def test_grants_of_two_windows_are_read_and_older_ones_forgotten(store: St
         assert await granted(store, claim_id) == []
         await commit(store, refund=[claim_id])
         clock.advance(601)
-    raw = await look(store)
-    assert (list(raw.grants), list(raw.refunded)) == (["c"], ["c"])
+    view = await look(store)
+    assert (list(view.grants), list(view.refunded)) == (["c"], ["c"])
     assert list((await store.read("a", window_us=10 * WINDOW_US, expiry_us=EXPIRY_US)).grants) == ["b", "c"]
 
 
@@ -190,7 +171,7 @@ async def test_clock_that_stepped_back_does_not_block_the_budget(store: Store, c
     clock.advance(-3 * 86_400)
     assert await granted(store, "c", capacity=1) == ["c"]
     assert max((await look(store)).grants.values()) > clock.now_us
-    await commit(store, writes=[Write("state", "epoch", "lost")])
+    await commit(store, epoch=EPOCH)
     assert (await look(store)).grants == {"a": clock.now_us, "b": clock.now_us}
     clock.advance(601)
     assert await granted(store, "c", capacity=1) == []
@@ -201,15 +182,7 @@ async def test_clock_that_stepped_back_does_not_block_the_budget(store: Store, c
 
 @of_a_fleet
 async def test_beat_is_answered_with_the_summary_and_is_read_back(store: Store, clock: Clock) -> None:
-    await commit(
-        store,
-        grant="g",
-        writes=[
-            Write("state", "epoch", EPOCH.dump()),
-            Write("state", "state", STATE.dump()),
-            Write("holds", "a", HOLD.dump()),
-        ],
-    )
+    await commit(store, grant="g", epoch=EPOCH, state=STATE, holds={"a": HOLD})
     await send_beat(store, beat("b", errors=3, ratio=70))
     clock.advance(1)
     await send_beat(store, suspect("c", errors=9))
@@ -218,20 +191,16 @@ async def test_beat_is_answered_with_the_summary_and_is_read_back(store: Store, 
     assert (heard.alive, heard.silent, heard.struck, heard.former, heard.policies) == (3, 0, (), "", 1)
     assert (heard.causes, heard.median_errors, heard.median_ratio, heard.used) == ({"redis": 1}, 3, 70, 1)
     assert (await send_beat(store, beat("a"))).former == "1\n\n0"
-    raw = await look(store, "b")
-    assert (raw.alive, raw.newest_us, raw.causes, raw.settings) == (
-        3,
-        clock.now_us,
-        {"redis": 1},
-        {"terms": clock.now_us},
-    )
-    assert (raw.member, raw.seen_us, raw.departed_us) == ("1\n\n0", clock.now_us - S, 0)
+    view = await look(store, "b")
+    assert (view.alive, view.newest_us, view.causes) == (3, clock.now_us, {"redis": 1})
+    assert (view.settings, view.settings_texts) == ((FleetSettings(),), (SETTINGS,))
+    assert (view.incarnation, view.seen_us, view.departed_us) == ("1", clock.now_us - S, 0)
 
 
 async def test_beat_waits_for_no_revision_and_changes_none(store: Store) -> None:
     await send_beat(store, beat("a"))
     assert (await look(store)).revision == 0
-    await store.commit(0, Changes())
+    await store.commit(0, Edits())
     revision = (await look(store)).revision
     await send_beat(store, beat("a"))
     assert (await look(store)).revision == revision > 0
@@ -258,9 +227,9 @@ async def test_member_that_leaves_is_counted_nowhere(store: Store, clock: Clock,
     heard = await send_beat(store, beat("a", presence))
     assert (heard.alive, heard.causes, heard.former) == (0, {}, "1\nredis\n0")
     assert (heard.median_errors, heard.median_ratio) == (-1, -1)
-    raw = await look(store)
-    assert (raw.alive, raw.member, raw.seen_us) == (0, "", 0)
-    assert raw.departed_us == (clock.now_us if presence is Presence.GONE else 0)
+    view = await look(store)
+    assert (view.alive, view.incarnation, view.seen_us) == (0, "", 0)
+    assert view.departed_us == (clock.now_us if presence is Presence.GONE else 0)
     assert (await store.members(most=10, since_us=0)).members == []
     await send_beat(store, beat("a"))
     assert list((await store.members(most=10, since_us=0)).members) == [("a", clock.now_us, "1\n\n0", "")]
@@ -272,7 +241,7 @@ async def test_report_of_a_culled_container_is_kept_until_it_leaves_or_its_cull_
         return dict((await store.members(most=0, since_us=0)).culled)
 
     names = "abcd"
-    await commit(store, writes=[Write("culls", name, "x") for name in names])
+    await commit(store, culls=dict.fromkeys(names, CULL))
     for name in names:
         await send_beat(store, beat(name, about="well"))
         await send_beat(store, beat(name, Presence.DOWN))
@@ -281,8 +250,8 @@ async def test_report_of_a_culled_container_is_kept_until_it_leaves_or_its_cull_
     await send_beat(store, beat("b", Presence.GONE))
     await send_beat(store, beat("d"))
     assert await told() == {"a": "down", "c": "well", "d": "well"}
-    await commit(store, writes=[Write("culls", name, "") for name in "cd"])
-    await commit(store, writes=[Write("culls", name, "x") for name in "cd"])
+    await commit(store, culls=dict.fromkeys("cd"))
+    await commit(store, culls=dict.fromkeys("cd", CULL))
     assert await told() == {"a": "down", "d": "well"}
 
 
@@ -324,27 +293,27 @@ async def test_settings_in_force_are_those_of_the_last_beats(store: Store, clock
     assert [(await send_beat(store, beat(name), settings=name)).policies for name in "aab"] == [1, 1, 2]
     clock.advance(31)
     assert (await send_beat(store, beat("b"), settings="b")).policies == 1
-    assert set((await look(store)).settings) == {"a", "b"}
+    assert set((await look(store)).settings_texts) == {"a", "b"}
     clock.advance(600)
     assert (await send_beat(store, beat("b"), settings="b")).policies == 1
-    assert (await look(store)).settings == {"b": clock.now_us}
+    assert (await look(store)).settings_texts == ("b",)
 
 
 @of_a_fleet
 async def test_beating_has_the_culled_instances_with_a_recent_beat(store: Store, clock: Clock) -> None:
-    await commit(store, writes=[Write("culls", name, "x") for name in "abc"])
+    await commit(store, culls=dict.fromkeys("abc", CULL))
     await send_beat(store, beat("a"))
     clock.advance(31)
     await send_beat(store, suspect("b", life="2"))
     await send_beat(store, beat("d"))
-    raw = await look(store)
-    assert (raw.alive, raw.beating) == (2, {"b": "2\nredis\n0"})
+    view = await look(store)
+    assert (view.alive, view.beating) == (2, {"b": "2"})
 
 
 @of_a_fleet
 async def test_more_culls_than_a_script_hands_over_at_once_are_all_looked_for(store: Store) -> None:
     names = [f"m{number}" for number in range(2500)]
-    await store.commit(0, Changes([Write("culls", name, "x") for name in names]))
+    await store.commit(0, Edits(culls=dict.fromkeys(names, CULL)))
     for name in (names[0], names[999], names[1000], names[-1]):
         await send_beat(store, beat(name))
     assert set((await look(store)).beating) == {names[0], names[999], names[1000], names[-1]}
@@ -353,9 +322,10 @@ async def test_more_culls_than_a_script_hands_over_at_once_are_all_looked_for(st
 async def test_line_break_in_what_an_app_says_splits_no_row(store: Store) -> None:
     heard = await send_beat(store, suspect("a", "x\ny\n1", "l\nm"))
     assert heard.causes == {"x y 1": 1}
-    assert (await look(store)).member == "l m\nx y 1\n0"
-    await send_beat(store, suspect("a", "x\ny\n1", "l\nm", identity="i\nd"))
-    assert (await look(store)).member == "l m\ni d\nx y 1\n0"
+    rows = [
+        (await send_beat(store, suspect("a", "x\ny\n1", "l\nm", identity=identity))).former for identity in ("i\nd", "")
+    ]
+    assert rows == ["l m\nx y 1\n0", "l m\ni d\nx y 1\n0"]
 
 
 @of_a_fleet
@@ -430,7 +400,7 @@ async def test_entries_of_a_commit_are_written_with_it_or_not_at_all(store: Stor
     entry = Entry("helped", 1_700_000_000.0, "a", once="helped a")
     await commit(store, entries=[entry])
     with pytest.raises(Conflict):
-        await store.commit(0, Changes(entries=[Entry("unclear", 1_700_000_000.0)]))
+        await store.commit(0, Edits(entries=(Entry("unclear", 1_700_000_000.0),)))
     await commit(store, grant="a", capacity=1)
     with pytest.raises(Over):
         await commit(store, grant="b", capacity=1, entries=[Entry("unclear", 1_700_000_000.0)])

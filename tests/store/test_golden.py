@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from harness.stores import PREFIX, WINDOW_US, S, beat, commit, look, send_beat, suspect
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
+from sidecar.core.fleet.view import View
 from sidecar.core.types import Entry, Presence
-from sidecar.store.protocol import Write
 from store.conftest import START_US, Clock
 
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ async def history(store: RedisStore, clock: Clock) -> None:
     await send_beat(store, suspect("b", life="life 1", errors=9, refused=True), settings='{"f":1,"window_us":60000000}')
     await send_beat(store, suspect("c", "db", life="life 1", refused=True), settings='{"f":1}')
     await send_beat(store, beat("c", Presence.GONE, life="life 1"), settings='{"f":1}')
-    rows = [("state", "epoch", EPOCH), ("state", "state", STATE), ("culls", "x", CULL), ("leases", "d", SLOT)]
-    writes = [Write(table, name, row.dump()) for table, name, row in [*rows, ("holds", "", HOLD), ("holds", "b", HOLD)]]
-    await commit(store, grant="claim-1", writes=writes)
+    holds = {"": HOLD, "b": HOLD}
+    await commit(store, grant="claim-1", epoch=EPOCH, state=STATE, culls={"x": CULL}, leases={"d": SLOT}, holds=holds)
     clock.advance(1)
     await commit(store, grant="claim-2", refund=["claim-1"], entries=[HELPED])
 
@@ -125,32 +124,28 @@ def clock(request: pytest.FixtureRequest, faketime_redis: RedisServer) -> Clock:
 @pytest.mark.usefixtures("clock")
 async def test_golden_copy_is_read(faketime_redis: RedisServer, open_store: OpenStore) -> None:
     store = open_store(faketime_redis.url)
-    raw = await look(store, "b")
-    assert raw.revision in {2, START_US + 2 * S}  # until 0.2 it counted the commits
-    assert (Epoch.load(raw.epoch), FleetState.load(raw.state)) == (EPOCH, STATE)
-    assert {name: Cull.load(text) for name, text in raw.culls.items()} == {"x": CULL}
-    assert {name: Slot.load(text) for name, text in raw.leases.items()} == {"d": SLOT}
-    assert {name: HoldRow.load(text) for name, text in raw.holds.items()} == {"": HOLD, "b": HOLD}
-    assert replace(raw, epoch="", state="", culls={}, leases={}, holds={}) == replace(
-        raw,
-        epoch="",
-        state="",
-        culls={},
-        leases={},
-        holds={},
-        now_us=START_US + 3 * S,
-        revision=raw.revision,
+    view = await look(store, "b")
+    assert view.revision in {2, START_US + 2 * S}  # until 0.2 it counted the commits
+    assert view == View(
+        START_US + 3 * S,
+        STATE,
+        EPOCH,
+        {"claim-1": START_US + S, "claim-2": START_US + 2 * S},
+        frozenset({"claim-1"}),
+        revision=view.revision,
+        run_id=view.run_id,
+        culls={"x": CULL},
+        leases={"d": SLOT},
+        holds={"": HOLD, "b": HOLD},
+        settings=(FleetSettings(window_us=60 * S), FleetSettings()),
+        settings_texts=('{"f":1,"window_us":60000000}', '{"f":1}'),
         alive=3,
-        beating={},
         newest_us=START_US + S,
-        settings={'{"f":1}': START_US + S, '{"f":1,"window_us":60000000}': START_US + S},
         causes={"redis": 2},
         control={"refused|redis": 1, "refused|db": 1, "ended|db": 1},
-        grants={"claim-1": START_US + S, "claim-2": START_US + 2 * S},
-        refunded=frozenset({"claim-1"}),
-        member="life 1\nredis\n1",
+        incarnation="life 1",
         seen_us=START_US + S,
-        departed_us=0,
+        median_errors=view.median_errors,
     )
 
 

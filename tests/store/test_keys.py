@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.stores import PREFIX, S, beat, commit, send_beat, suspect
+from harness.stores import HOLD, PREFIX, S, beat, commit, send_beat, suspect
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
 from sidecar.core.types import Entry
 from sidecar.store import scripts
-from sidecar.store.protocol import Write
 from sidecar.store.redis import ERROR_MINUTES, KEPT_S
 from store.conftest import Clock
 from store.test_golden import history
@@ -33,7 +32,7 @@ async def test_keys_of_a_service_that_has_ended_are_gone_in_the_end(
     faketime_redis: RedisServer, open_store: OpenStore
 ) -> None:
     clock, store = Clock(faketime_redis), open_store(faketime_redis.url)
-    await commit(store, grant="a", writes=[Write("holds", "", "x")], entries=[Entry("hold", 1.0)])
+    await commit(store, grant="a", holds={"": HOLD}, entries=[Entry("hold", 1.0)])
     await send_beat(store, beat("a", about="news"))
     assert await store.first("word", 60)
     assert await store.add_errors({clock.now_us // (60 * S): 1}) == 1

@@ -9,7 +9,7 @@ from redis import exceptions as theirs
 
 from harness.stores import FRESH, beat, claim, look, send_beat, warm, word_of
 from sidecar.core.explain.words import FAILURES
-from sidecar.store.protocol import Changes
+from sidecar.core.fleet.view import Edits
 from sidecar.store.redis_client import RedisClient
 from sidecar.store.redis_errors import error_word
 
@@ -76,7 +76,7 @@ async def test_anything_but_a_complete_reply_is_a_word(
     store = open_store(await actor.open())
     actor.line = line
     assert await word_of(look(store)) == word
-    assert await word_of(store.commit(0, Changes())) == word
+    assert await word_of(store.commit(0, Edits())) == word
     assert await warm(store) == word
     assert word in FAILURES
 
@@ -106,7 +106,7 @@ async def test_reply_with_a_missing_or_wrong_part_is_refused(
     store = open_store(await actor.open())
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "read": lambda: look(store),
-        "commit": lambda: store.commit(7, Changes()),
+        "commit": lambda: store.commit(7, Edits()),
         "beat": lambda: send_beat(store, beat("a")),
     }
     actor.line = {"read": READ, "commit": COMMITTED, "beat": HEARD_REPLY}[of]

@@ -19,6 +19,7 @@ from harness.ports import free_port
 from harness.stores import (
     FRESH,
     HEARD,
+    HOLD,
     REPLAYED,
     beat,
     claim,
@@ -31,9 +32,10 @@ from harness.stores import (
 )
 from harness.waiting import eventually
 from sidecar.core.explain.words import FAILURES
+from sidecar.core.fleet.view import Edits
 from sidecar.core.types import Claim, Entry, Hold, Unknown
 from sidecar.store.budget import FleetBudget
-from sidecar.store.protocol import Changes, StoreError, Write
+from sidecar.store.protocol import StoreError
 from sidecar.store.redis_errors import message
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ async def assert_refused_with(store: RedisStore, word: str) -> None:
     """Whatever is asked, the answer is the word, and the word has a sentence."""
     assert word in FAILURES
     assert await word_of(look(store)) == word
-    assert await word_of(store.commit(0, Changes())) == word
+    assert await word_of(store.commit(0, Edits())) == word
     assert await word_of(send_beat(store, beat("a"))) == word
     assert await word_of(store.members(most=10, since_us=0)) == word
     assert await word_of(store.count("errorWatcher:1", 60)) == word
@@ -117,7 +119,7 @@ async def test_late_reply_is_read_by_no_other_call_and_its_commit_is_seen_by_the
     store = open_store(await proxy.open(redis_server.port))
     assert await warm(store) == HEARD
     proxy.holding = True
-    asking = asyncio.create_task(word_of(store.commit(0, Changes(grant="a"))))
+    asking = asyncio.create_task(word_of(store.commit(0, Edits(grant="a"))))
     with impatient(store):
         await proxy.held.wait()
         if is_cancelled:
@@ -224,15 +226,14 @@ async def test_full_memory_is_oom_and_writes_nothing_of_a_commit(
     redis_server: RedisServer, open_store: OpenStore
 ) -> None:
     store = open_store(redis_server.url)
-    hold = Write("holds", "", "hold")
-    await commit(store, writes=[hold])
+    await commit(store, holds={"": HOLD})
     revision = (await look(store)).revision
     redis_server.cli("CONFIG", "SET", "maxmemory", "1")
     await assert_claims_end_with(store, "oom")
     assert await warm(store) == "oom"
-    assert await word_of(commit(store, writes=[hold._replace(text="")], grant="b")) == "oom"
+    assert await word_of(commit(store, holds={"": None}, grant="b")) == "oom"
     raw = await look(store)
-    assert (raw.revision, raw.holds, raw.grants, raw.alive) == (revision, {"": "hold"}, {}, 0)
+    assert (raw.revision, raw.holds, raw.grants, raw.alive) == (revision, {"": HOLD}, {}, 0)
     redis_server.cli("CONFIG", "SET", "maxmemory", "0")
     assert await claim(store, "a") == FRESH
 

@@ -13,7 +13,7 @@ VALUES = st.recursive(
     st.none() | st.integers() | st.binary(max_size=8) | st.sampled_from([b"1700000000000000", b"inf", b"\xff"]),
     lambda inner: st.lists(inner, max_size=4),
 )
-READERS = [replies.raw, replies.beat_reply, replies.committed, replies.count, replies.times, replies.texts]
+READERS = [replies.view, replies.beat_reply, replies.committed, replies.count, replies.times, replies.texts]
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)

@@ -118,7 +118,7 @@ def used(draft: Draft) -> int:
 
 
 def bounds(draft: Draft) -> Bounds:
-    """The bounds that the store itself enforces for a grant, as in ``store.Changes``."""
+    """The bounds that the store itself enforces for a grant, as in ``Edits``."""
     rules = draft.limits
     if rules.strategy == "fixed":
         return Bounds(0, 0)

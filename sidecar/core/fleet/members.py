@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.summary import fleet_of
-from sidecar.core.fleet.view import BeatReply, Listing, Raw, View
+from sidecar.core.fleet.view import BeatReply, Listing, View
 from sidecar.core.types import US_PER_S, Fleet, Hold, Presence, State
 
 LONGEST: Final = 300
@@ -186,19 +186,19 @@ def present(view: View, rows: Iterable[tuple[str, int, str, str]]) -> dict[str, 
 
 
 def member_list_of(
-    view: View, raw: Raw, listing: Listing, members: Mapping[str, Member], terms: FleetSettings, *, most: int
+    view: View, listing: Listing, members: Mapping[str, Member], terms: FleetSettings, *, most: int
 ) -> MemberList:
     """The fleet as the view has it, and its first ``most`` by name: ``members`` of the listing, and who is missing."""
-    now_us, in_use = view.now_us, _in_use(raw, terms)
+    now_us, in_use = view.now_us, _in_use(view, terms)
     rows = {**members, **_missing(view, listing)}
     in_force = (row.shown(scope) for scope, row in sorted(view.holds.items()) if row.left_us(now_us))
     departed = [(name, (now_us - at) / US_PER_S) for name, at in listing.departed if name not in rows]
     return MemberList(
-        fleet_of(_as_reply(view, raw, len(in_use)), terms, ""),
+        fleet_of(_as_reply(view, len(in_use)), terms, ""),
         len(in_use),
         tuple(rows[name] for name in sorted(rows)[:most]),
         tuple(in_force),
-        tuple(sorted(raw.settings)),
+        tuple(sorted(view.settings_texts)),
         tuple(at / US_PER_S for at in in_use[:MOST_GRANTS]),
         tuple(departed[:MOST_DEPARTED]),
     )
@@ -230,20 +230,20 @@ def _missing(view: View, listing: Listing) -> dict[str, Member]:
     }
 
 
-def _in_use(raw: Raw, terms: FleetSettings) -> list[int]:
+def _in_use(view: View, terms: FleetSettings) -> list[int]:
     """When each token in use was granted, in ascending order."""
-    oldest_us = raw.now_us - terms.window_us
-    return sorted(at for claim, at in raw.grants.items() if claim not in raw.refunded and at >= oldest_us)
+    oldest_us = view.now_us - terms.window_us
+    return sorted(at for claim, at in view.grants.items() if claim not in view.refunded and at >= oldest_us)
 
 
-def _as_reply(view: View, raw: Raw, used: int) -> BeatReply:
+def _as_reply(view: View, used: int) -> BeatReply:
     return BeatReply(
         view.now_us,
         view.epoch,
         view.state,
         alive=view.alive,
         causes=view.causes,
-        policies=max(1, len(raw.settings)),
+        policies=max(1, len(view.settings_texts)),
         holds=(view.holds.get(""), None),
         used=used,
         run_id=view.run_id,

@@ -1,65 +1,29 @@
-"""The values that the rules read and return: what a store holds, as texts and as records, requests, and edits."""
+"""The values that the rules read and return: what a store holds, requests, and edits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.types import US_PER_S, Beat, Claim, Entry, LeaseRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """What the store holds at one instant, for a claim or another request of one instance.
-
-    ``now_us``: the store's clock. ``revision``: grows with each commit; 0: nothing was ever committed. ``epoch`` and
-    ``state``: texts of these records, ``""`` where there is none. ``culls``, ``leases`` and ``holds``: whole tables,
-    texts by instance. ``settings``: texts of the settings in force, and when a beat last brought each. ``alive``:
-    members that beat within the expiry. ``beating``: of the instances in ``culls``, those that beat within the expiry,
-    each with the member row as below. ``newest_us``: the latest beat of any member. ``causes``: suspects by cause.
-    ``control``: ``"<refused|recovered|ended>|<cause>"``, suspects that were refused, and of these that recovered or
-    ended otherwise. ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those of
-    them whose token was given back. ``member``: the requester's own row, four lines: incarnation, identity (left out if
-    it has none), cause (empty unless it is suspect), ``0`` or ``1`` (refused). ``seen_us``: its last beat,
-    ``departed_us``: when it left or was struck off; 0: not known.
-    ``run_id``: names the server process; ``""`` if the server does not tell. ``median_errors`` as in ``BeatReply``.
-    """
-
-    now_us: int
-    revision: int = 0
-    epoch: str = ""
-    state: str = ""
-    culls: Mapping[str, str] = field(default_factory=dict)
-    leases: Mapping[str, str] = field(default_factory=dict)
-    holds: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, int] = field(default_factory=dict)
-    alive: int = 0
-    beating: Mapping[str, str] = field(default_factory=dict)
-    newest_us: int = 0
-    causes: Mapping[str, int] = field(default_factory=dict)
-    control: Mapping[str, int] = field(default_factory=dict)
-    grants: Mapping[str, int] = field(default_factory=dict)
-    refunded: frozenset[str] = frozenset()
-    member: str = ""
-    seen_us: int = 0
-    departed_us: int = 0
-    run_id: str = ""
-    median_errors: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class BeatReply:
     """The store's answer to a beat; of a record that cannot be read it has the defaults.
 
+    The row of a member has four lines: incarnation, identity (left out if it has none), cause (empty unless it is
+    suspect), ``0`` or ``1`` (refused).
+
     ``alive``: members, the silent and this one included. ``silent``: how many of them did not beat within the expiry;
     ``struck``: the first hundred of these at most, struck off by this beat. ``former``: the row of this instance before
-    (``Raw.member``). ``causes`` as in ``Raw``. ``policies``: different settings in force. ``median_errors`` and
+    as below. ``causes`` as in ``View``. ``policies``: different settings in force. ``median_errors`` and
     ``median_ratio``: the upper median of what members reported; -1 if none did. ``holds``: the rows of the hold on the
     service and of that on the instance. ``used``: grants of the last ``window_us`` that were not refunded.
-    ``run_id`` as in ``Raw``.
+    ``run_id`` as in ``View``.
     """
 
     now_us: int
@@ -117,8 +81,6 @@ def _differ(own: str, other: str) -> bool:
     return bool(own) and bool(other) and own != other
 
 
-R = TypeVar("R", bound=StoredRecord)
-
 AHEAD_US: Final = US_PER_S
 """Tolerance for instants ahead of the clock: they were written between two readings of it."""
 
@@ -141,76 +103,58 @@ NEVER_MET: Final = Known()
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the store holds at one instant, as records.
-
-    ``grants``: claim ids of the last two windows and when each was granted; ``refunded``: those whose token was given
-    back. ``is_ahead``: the store holds instants that are later than its clock, which has stepped back. ``run_id``: the
-    process of the server, ``""`` if it does not tell. ``beating``: instances with a row in ``culls`` that beat as
-    alive, and the incarnation that each beats for. ``settings``: all in force. ``incarnation``, ``identity``: of the
-    last beat under the requester's name; ``seen_us`` and ``departed_us`` as in ``Raw``. ``median_errors``: of the
-    members' errors in their windows; -1: not known.
-    """
+    """What the store holds at one instant, for a claim or another request of one instance."""
 
     now_us: int
+    """The store's clock."""
     state: FleetState = field(default_factory=FleetState)
     epoch: Epoch = field(default_factory=Epoch)
     grants: Mapping[str, int] = field(default_factory=dict)
+    """Claim ids of the last two windows, and when each was granted."""
     refunded: frozenset[str] = frozenset()
-    is_ahead: bool = False
+    """Those of them whose token was given back."""
+    revision: int = 0
+    """Grows with each commit; 0: nothing was ever committed."""
     run_id: str = ""
+    """The process of the server; ``""`` if it does not tell."""
     culls: Mapping[str, Cull] = field(default_factory=dict)
     leases: Mapping[str, Slot] = field(default_factory=dict)
     holds: Mapping[str, HoldRow] = field(default_factory=dict)
     settings: tuple[FleetSettings, ...] = ()
+    """All in force."""
+    settings_texts: tuple[str, ...] = ()
+    """The texts of those that a beat brought lately, also of those that cannot be read."""
     alive: int = 0
+    """Members that beat within the expiry."""
     beating: Mapping[str, str] = field(default_factory=dict)
+    """Of the instances in ``culls``, those that beat within the expiry, and the incarnation that each beats for."""
+    newest_us: int = 0
+    """The latest beat of any member."""
     causes: Mapping[str, int] = field(default_factory=dict)
+    """Suspects by cause."""
     control: Mapping[str, int] = field(default_factory=dict)
+    """By ``"<refused|recovered|ended>|<cause>"``: suspects that were refused, and of these that recovered or ended."""
     incarnation: str = ""
     identity: str = ""
+    """Both of the last beat under the requester's name."""
     seen_us: int = 0
+    """The requester's last beat."""
     departed_us: int = 0
+    """When it left or was struck off; 0: not known."""
     median_errors: int = -1
+    """The upper median of the members' errors in their windows; -1: not known."""
 
-    @classmethod
-    def of(cls, raw: Raw) -> View:
-        """The records of what the store returns; rows that cannot be read are left out."""
-        member = member_of(raw.member)
-        return cls(
-            raw.now_us,
-            FleetState.load(raw.state) or FleetState(),
-            Epoch.load(raw.epoch) or Epoch(),
-            raw.grants,
-            raw.refunded,
-            is_ahead=max((raw.newest_us, *raw.grants.values())) > raw.now_us + AHEAD_US,
-            run_id=raw.run_id,
-            culls=_rows(raw.culls, Cull),
-            leases=_rows(raw.leases, Slot),
-            holds=_rows(raw.holds, HoldRow),
-            settings=_settings(raw),
-            alive=raw.alive,
-            beating={name: member_incarnation(row) for name, row in raw.beating.items()},
-            causes=raw.causes,
-            control={word: count for word, count in raw.control.items() if count > 0},
-            incarnation=member.incarnation,
-            identity=member.identity,
-            seen_us=raw.seen_us,
-            departed_us=raw.departed_us,
-            median_errors=raw.median_errors,
-        )
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the store holds instants that are later than its clock, which has stepped back."""
+        return max((self.newest_us, *self.grants.values())) > self.now_us + AHEAD_US
 
 
-def _rows(texts: Mapping[str, str], kind: type[R]) -> dict[str, R]:
-    return {name: row for name, text in texts.items() if (row := kind.load(text)) is not None}
-
-
-def _settings(raw: Raw) -> tuple[FleetSettings, ...]:
-    """All readable terms that a beat brought within their own expiry, each once."""
-    heard = ((FleetSettings.load(text), heard_us) for text, heard_us in raw.settings.items())
+def settings_in_force(heard: Mapping[str, int], now_us: int) -> tuple[FleetSettings, ...]:
+    """All readable settings that a beat brought within their own expiry, each once. ``heard``: when, by their text."""
+    loaded = ((FleetSettings.load(text), heard_us) for text, heard_us in heard.items())
     return tuple(
-        dict.fromkeys(
-            terms for terms, heard_us in heard if terms is not None and raw.now_us - heard_us <= terms.expiry_us
-        )
+        dict.fromkeys(terms for terms, heard_us in loaded if terms is not None and now_us - heard_us <= terms.expiry_us)
     )
 
 
@@ -284,22 +228,25 @@ class Attended:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What has to be written: records by name, None for those to be removed; only what differs from the view.
-
-    ``grant``: the claim id that is granted or renewed, with the bounds as in ``store.Changes``. ``refund``: claim ids.
-    """
+    """The content of one commit, which is written whole or not at all: only what differs from the view."""
 
     state: FleetState | None = None
     epoch: Epoch | None = None
     culls: Mapping[str, Cull | None] = field(default_factory=dict)
     leases: Mapping[str, Slot | None] = field(default_factory=dict)
     holds: Mapping[str, HoldRow | None] = field(default_factory=dict)
+    """The rows by name; None removes a row."""
     grant: str = ""
+    """The claim id that gets a token; one that has a token within the window renews it at no cost."""
     capacity: int = 0
+    """The store refuses the grant if so many others of the window are not refunded; 0 is no limit."""
     most: int = 0
+    """The store refuses the grant if so many others of the window were made; 0 is no limit."""
     window_us: int = 0
     refund: tuple[str, ...] = ()
+    """Claim ids whose token is given back."""
     entries: tuple[Entry, ...] = ()
+    """For the ledger."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""

@@ -40,11 +40,7 @@ if revision ~= '' and (call('HGET', STATE, 'revision') or '0') ~= revision then
 end
 local has_hold = false
 for index = 12, writes_end, 3 do
-  local key, name = tonumber(ARGV[index]), ARGV[index + 1]
-  has_hold = has_hold or key == 4
-  if not (key == 1 and (name == 'epoch' or name == 'state') or key == 2 or key == 3 or key == 4) then
-    return redis.error_reply('ERR no record of ours')
-  end
+  has_hold = has_hold or tonumber(ARGV[index]) == 4
 end
 
 local is_renewed, is_refunded = false, false

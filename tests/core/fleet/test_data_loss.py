@@ -23,7 +23,7 @@ TEN = names(10)
 
 
 def noticed(known: Known, epoch: Epoch = EPOCH, *, is_ahead: bool = False) -> Epoch:
-    draft = draft_of(View(NOW, epoch=epoch, is_ahead=is_ahead), known=known)
+    draft = draft_of(View(NOW, epoch=epoch, newest_us=NOW + 2 * S if is_ahead else 0), known=known)
     data_loss.notice(draft)
     return draft.epoch
 

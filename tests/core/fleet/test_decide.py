@@ -43,7 +43,7 @@ def learns(it: RuleFleet, **trials: Trial) -> None:
 
 def are_out(it: RuleFleet, count: int, cause: str) -> None:
     for number in range(count):
-        it.kept.culls[f"{cause}-{number}"] = Cull(f"{cause}-{number}", "0", cause, it.now_us - 2 * S).dump()
+        it.kept.culls[f"{cause}-{number}"] = Cull(f"{cause}-{number}", "0", cause, it.now_us - 2 * S)
 
 
 def duplicate(it: RuleFleet) -> None:
@@ -91,7 +91,7 @@ def makes_room(it: RuleFleet, gate: str) -> None:
 
 
 GATES: Final[Mapping[str, Shut]] = {
-    "hold": lambda it: it.kept.holds.update({"": HoldRow("ada", "look", it.now_us, 60 * S).dump()}),
+    "hold": lambda it: it.kept.holds.update({"": HoldRow("ada", "look", it.now_us, 60 * S)}),
     "duplicate": duplicate,
     "data_loss": data_loss,
     "newborn": newborn,
@@ -172,7 +172,7 @@ RETIRING: Final[Mapping[str, Shut]] = {
     "newborn": newborn,
     "culls": lambda it: it.kept.causes.update(["redis"]),
     "floor": floor,
-    "slots": lambda it: it.kept.leases.update(c09=Slot("h", "0", it.now_us, 60 * S).dump()),
+    "slots": lambda it: it.kept.leases.update(c09=Slot("h", "0", it.now_us, 60 * S)),
 }
 
 
@@ -310,7 +310,7 @@ views = st.builds(
     epoch=st.builds(Epoch, instants, st.integers(0, 5), st.integers(0, 3), st.just(0) | instants, instants),
     grants=st.dictionaries(st.sampled_from(["me/0", "x", "y"]), instants),
     refunded=st.frozensets(st.sampled_from(["x", "y"])),
-    is_ahead=st.booleans(),
+    newest_us=st.integers(0, 2**40),
     culls=st.dictionaries(instances, culls),
     leases=st.dictionaries(instances, st.builds(Slot, st.sampled_from(["h", "x"]), lives, instants, st.just(10**8))),
     holds=st.dictionaries(

@@ -7,7 +7,7 @@ import pytest
 from harness.rule_fleet import START_US, TERMS
 from sidecar.core.fleet.members import About, Member, MemberList, member_list_of, present
 from sidecar.core.fleet.records import Cull, FleetState, HoldRow
-from sidecar.core.fleet.view import Listing, Raw, View
+from sidecar.core.fleet.view import Listing, View
 from sidecar.core.types import US_PER_S, Hold, Presence, State
 
 S = US_PER_S
@@ -18,7 +18,7 @@ WINDOW_US = TERMS.window_us
 
 
 def listed(listing: Listing, view: View, *, most: int = 10) -> MemberList:
-    return member_list_of(view, Raw(NOW), listing, present(view, listing.members), TERMS, most=most)
+    return member_list_of(view, listing, present(view, listing.members), TERMS, most=most)
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_list_has_the_first_members_by_name_and_those_that_left_without_a_return
 def test_list_has_the_tokens_in_use_of_the_window_and_the_holds_in_force() -> None:
     grants = {"new": NOW - S, "oldest": NOW - WINDOW_US, "too old": NOW - WINDOW_US - 1, "refunded": NOW - S}
     holds = {"": HoldRow("ada", "look", NOW - S, 2 * S), "a": HoldRow("bob", "over", NOW - 2 * S, 2 * S)}
-    raw = Raw(NOW, grants=grants, refunded=frozenset({"refunded"}), settings={"{}": NOW}, holds={"": holds[""].dump()})
-    found = member_list_of(View(NOW, holds=holds), raw, Listing(), {}, TERMS, most=10)
+    view = View(NOW, grants=grants, refunded=frozenset({"refunded"}), settings_texts=("{}",), holds=holds)
+    found = listed(Listing(), view)
     assert (found.used, found.grants) == (2, ((NOW - WINDOW_US) / S, (NOW - S) / S))
     assert (found.fleet.used, found.fleet.policies, found.policies) == (2, 1, ("{}",))
     assert found.fleet.hold == found.holds[0]
