@@ -76,12 +76,6 @@ class Measurements:
         """Whether no window holds anything, so that the counts are the same in every later second."""
         return self.errors.is_empty and self.others.is_empty and self.fatal.is_empty and self.results.is_empty
 
-    @property
-    def changes_at(self) -> int | None:
-        """The second in which the counts change by themselves; None if the windows are empty."""
-        counts = (self.errors, self.others, self.fatal, self.results)
-        return min((at for window in counts if (at := window.changes_at()) is not None), default=None)
-
     def turn(self, now_s: int) -> None:
         """Make ``now_s`` the current second."""
         if now_s == self._now_s:

@@ -48,10 +48,6 @@ class RequestResults:
         """Whether the window holds no request. Successes that are kept count only beside requests."""
         return self._counts.is_empty
 
-    def changes_at(self) -> int | None:
-        """The second in which the oldest requests leave the window; None if it is empty."""
-        return self._counts.changes_at()
-
     def record(self, ok: int, failed: int) -> None:
         """Add requests that ended in the current second. A success ends a row of failures."""
         if not ok and not failed:

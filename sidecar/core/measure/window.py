@@ -137,11 +137,6 @@ class RollingCounts:
             return self._now_s - self._past[0].second
         return 0 if self.current else None
 
-    def changes_at(self) -> int | None:
-        """The second at which the oldest bucket leaves the window; None if the window is empty."""
-        age_s = self.oldest_age_s()
-        return None if age_s is None else self._now_s - age_s + self.seconds
-
     def _buckets(self) -> Iterator[_Bucket]:
         """All buckets that hold something, the oldest first."""
         yield from self._past
