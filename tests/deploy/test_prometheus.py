@@ -107,6 +107,7 @@ def test_every_alert_has_severity_summary_description_and_runbook() -> None:
         assert set(said) == {"summary", "description", "runbook_url"}
         assert said["runbook_url"] == f"{RUNBOOK_URL}#{rule['alert'].lower()}"
         assert len(said["summary"]) < 90
+        assert rule.get("keep_firing_for") == ("5m" if rule["labels"]["severity"] == "critical" else None)
 
 
 # -- names in the files ------------------------------------------------------------------------------------------
