@@ -22,6 +22,7 @@ from sidecar.net.threads import in_thread
 
 FORMAT: Final = 1
 SIZE_LIMIT: Final = 65_536
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +107,20 @@ def path_of(directory: str | Path, app: str) -> Path:
 
 
 def _read(path: Path) -> Memory | None:
-    """The memory, None if there is no file. Raises OSError, and ValueError if it is not a regular file."""
+    """The memory, None if there is no file. Raises OSError, and ValueError for a file that another may have planted."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path} is not a regular file")
+        # A latch in it takes the container out of service, and no budget is asked.
+        if status.st_uid not in {0, os.geteuid()}:
+            raise ValueError(f"{path} belongs to user {status.st_uid}, and is not believed")
+        if status.st_mode & _WRITABLE_BY_OTHERS:
+            raise ValueError(f"{path} can be written by other users, and is not believed")
         return _decode(file.read(SIZE_LIMIT))
 
 

@@ -83,6 +83,39 @@ async def test_saved_memory_is_loaded_by_the_next_sidecar(kept: Kept, tmp_path: 
     assert kept.failures == []
 
 
+@pytest.mark.parametrize(
+    ("owner", "mode", "reason"),
+    [
+        (0, 0o600, ""),
+        (0, 0o644, ""),
+        (12_345, 0o600, "belongs to user 12345"),
+        (0, 0o620, "can be written by other users"),
+        (0, 0o602, "can be written by other users"),
+    ],
+    ids=["own", "others may read it", "another user", "the group may write it", "all may write it"],
+)
+async def test_file_that_another_user_may_have_planted_is_not_believed(
+    kept: Kept, owner: int, mode: int, reason: str
+) -> None:
+    await kept.journal.save(LATCHED)
+    if owner and os.geteuid():
+        pytest.skip("only root gives files away")
+    if owner:
+        os.chown(kept.path, owner, -1)
+    kept.path.chmod(mode)
+    assert await kept.load() == (None if reason else LATCHED)
+    assert [operation for operation, error in kept.failures if reason in str(error)] == (["read"] if reason else [])
+    await kept.journal.save(LATCHED)
+    assert await kept.load() == LATCHED
+
+
+async def test_file_of_root_is_believed_by_another_user(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    await kept.journal.save(LATCHED)
+    owner = kept.path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert await kept.load() == (None if owner else LATCHED)
+
+
 async def test_without_a_directory_nothing_is_kept_and_nothing_fails() -> None:
     kept = Kept(None)
     await kept.journal.save(LATCHED)
