@@ -9,7 +9,7 @@ sidecar of that container sees.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from math import inf
@@ -163,7 +163,7 @@ class Messenger:
         return fields_of(alert, self._context, self._wall(), names=names, cause=cause, sample=self._sample(cause))
 
     async def _containers(self, alert: Alert) -> tuple[list[str], str]:
-        """The containers that are out, suspects first, and their cause; what is not found in time is left out."""
+        """The containers that are out, suspects first, and the cause of most; what is not found in time is left out."""
         try:
             async with asyncio.timeout(LOOK_S):
                 answer = await self._records.member_list()
@@ -174,7 +174,9 @@ class Messenger:
             wanted = (alert.instance, alert.cause)
             members = [one for one in members if one.instance == wanted[0] or (one.kind and one.kind == wanted[1])]
         members.sort(key=lambda one: one.presence is Presence.DOWN)
-        cause = alert.cause or next((one.kind for one in members if one.kind), "")
+        kinds = [one.kind for one in members if one.kind and one.presence is Presence.SUSPECT]
+        kinds = kinds or [one.kind for one in members if one.kind] or [""]
+        cause = alert.cause or Counter(kinds).most_common(1)[0][0]
         return [one.instance for one in members], cause
 
 

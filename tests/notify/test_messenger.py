@@ -37,6 +37,7 @@ class FakeStore:
     is_away: bool = False
     hangs: bool = False
     is_broken: bool = False
+    members: tuple[Member, ...] = MEMBERS
     claims: dict[str, float] = field(default_factory=dict)
 
     async def first(self, word: str, for_s: float) -> bool | Unknown:
@@ -54,7 +55,7 @@ class FakeStore:
     async def member_list(self) -> MemberList | Unknown:
         if self.hangs:
             await asyncio.Event().wait()
-        return AWAY if self.is_away else MemberList(CALM, 0, MEMBERS)
+        return AWAY if self.is_away else MemberList(CALM, 0, self.members)
 
 
 class TakingWebhook(Webhook):
@@ -209,6 +210,18 @@ async def test_failure_of_ours_ends_nothing() -> None:
     fleet.store.is_broken = False
     await fleet.beats(ON, 20)
     assert fleet.words == ["paused"]
+    await fleet.end()
+
+
+@in_virtual_time
+async def test_cause_of_a_message_is_that_of_most_suspects_now() -> None:
+    fleet = MessengerFleet(1)
+    of_before = (Member(f"o{at}", Presence.DOWN, "disk", 0.0) for at in range(3))
+    fleet.store.members = (*of_before, *MEMBERS, Member("n3", Presence.SUSPECT, "mysql", 0.0))
+    await fleet.beats(CALM, 10)
+    await fleet.beats(Fleet(5, suspect=3, used=5, capacity=5), 20)
+    (message,) = fleet.sent
+    assert (message["word"], message["cause"], message["sample"]) == ("budget_empty", "mysql", "a sample of mysql")
     await fleet.end()
 
 
