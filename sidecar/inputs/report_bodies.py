@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from sidecar.config.kinds import KIND
@@ -69,6 +69,11 @@ def _cause(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "the text is not UTF-8"
     return "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
+
+
+def read_pairs(pairs: Iterable[tuple[str, str]], readers: Readers) -> dict[str, Any]:
+    """Read the pairs of a query string, as an object is read; there may be none."""
+    return _fields(tuple(pairs), "", readers)
 
 
 def _fields(item: object, place: str, readers: Readers) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.types import Entry, Unknown
+from sidecar.inputs.report_bodies import BadReportError, Readers, read_pairs
 from sidecar.net import web
 from sidecar.runlock import durations
 from sidecar.server import long_answer, unknown_replies
@@ -71,7 +72,10 @@ class LedgerApi:
 
     async def get(self, request: web.BaseRequest) -> web.StreamResponse:
         """One page of entries, in the order of their arrival; the next page is ``after`` the last id."""
-        query = read_query(tuple(request.query.items()))
+        try:
+            query = LedgerQuery(**read_pairs(request.query.items(), _READERS))
+        except BadReportError as error:
+            raise web.HttpError(HTTPStatus.BAD_REQUEST, "query", str(error)) from None
         since = self._wall() - query.since_s
         answer = await unknown_replies.within(self._limit_s, self._read(since, query))
         if isinstance(answer, Unknown):
@@ -97,44 +101,28 @@ class LedgerApi:
         return entries
 
 
-def read_query(pairs: Sequence[tuple[str, str]]) -> LedgerQuery:
-    """Read the pairs of a query string; ``HttpError`` names the parameter that cannot be read."""
-    fields: dict[str, Any] = {}
-    for name, value in pairs:
-        if name not in _READERS or _READERS[name][0] in fields:
-            raise _error(name[:64], "takes since, after and most, each once")
-        field, read = _READERS[name]
-        try:
-            fields[field] = read(value)
-        except ValueError as error:
-            raise _error(name, str(error)) from None
-    return LedgerQuery(**fields)
-
-
-def _error(name: str, sentence: str) -> web.HttpError:
-    return web.HttpError(HTTPStatus.BAD_REQUEST, "query", f"{name}: {sentence}")
-
-
-def _since(value: str) -> float:
+def _since(value: object) -> float:
     seconds = durations.parse(value)
     if seconds > LONGEST_S:
         raise ValueError("takes at most 400d")
     return seconds
 
 
-def _after(value: str) -> str:
-    if value and not _AFTER.fullmatch(value):
+def _after(value: object) -> str:
+    text = str(value)
+    if text and not _AFTER.fullmatch(text):
         raise ValueError("takes the id of an event")
-    return value
+    return text
 
 
-def _most(value: str) -> int:
-    if not _MOST.fullmatch(value) or not 1 <= int(value) <= MOST:
+def _most(value: object) -> int:
+    text = str(value)
+    if not _MOST.fullmatch(text) or not 1 <= int(text) <= MOST:
         raise ValueError(f"takes 1 to {MOST}")
-    return int(value)
+    return int(text)
 
 
-_READERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+_READERS: Final[Readers] = {
     "since": ("since_s", _since),
     "after": ("after", _after),
     "most": ("most", _most),

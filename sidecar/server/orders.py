@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from sidecar.inputs.report_bodies import BadReportError, Readers, read_object
+from sidecar.inputs.report_bodies import BadReportError, Readers, read_object, read_pairs
 from sidecar.runlock import durations
 
 SHORTEST_S: Final = 1.0
@@ -67,14 +67,7 @@ class ReleaseOrder(NamedTuple):
 
 def read_release(query: Sequence[tuple[str, str]], own: str) -> ReleaseOrder:
     """Read the pairs of a query string."""
-    fields: dict[str, Any] = {}
-    for name, value in query:
-        if name not in _QUERY or name in fields:
-            raise BadReportError(f"{name[:64]}: takes scope once, and instance once, and author once")
-        try:
-            fields[name] = _QUERY[name](value)
-        except ValueError as error:
-            raise BadReportError(f"{name}: {error}") from None
+    fields = read_pairs(query, _QUERY)
     instance = _instance_of(fields.get("scope", SERVICE), fields.get("instance"), own)
     return ReleaseOrder(instance, fields.get("author", ""))
 
@@ -124,4 +117,4 @@ READERS: Final[Readers] = {
 
 ORDER_READERS: Final[Readers] = {name: READERS[name] for name in OverrideOrder._fields}
 
-_QUERY: Final = {"scope": _scope, "instance": _instance, "author": READERS["author"][1]}
+_QUERY: Final[Readers] = {name: READERS[name] for name in ("scope", "instance", "author")}
