@@ -62,6 +62,7 @@ class Sidecar(NamedTuple):
     budget: FleetBudget
     journal: Journal
     controller: Controller
+    describe: Description
     membership: Membership
     ledger: Ledger
     history: History
@@ -105,7 +106,9 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         lambda operation, error: observers.failed("journal", error, operation),
     )
     inbox = Inbox()
-    membership = _membership(config, budget, inbox, observers)
+    settings = digest_of(build_store.fleet_settings(config).dump())
+    describe = Description(config.judging.error_limit, __version__, settings)
+    membership = _membership(config, budget, inbox, observers, describe)
     controller = await _controller(config, journal, observers, budget=budget, inbox=inbox, publish=membership.update)
     ledger, history = _ledger(config, budget, observers), History(time.time)
     observers.steps.append(history.notice)
@@ -130,6 +133,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         budget,
         journal,
         controller,
+        describe,
         membership,
         ledger,
         history,
@@ -166,7 +170,9 @@ def _rng() -> random.Random:
     return random.Random()  # noqa: S311 - it spreads timers and retries, it guards nothing
 
 
-def _membership(config: Config, budget: FleetBudget, inbox: Inbox, observers: Observers) -> Membership:
+def _membership(
+    config: Config, budget: FleetBudget, inbox: Inbox, observers: Observers, describe: Description
+) -> Membership:
     return Membership(
         budget,
         policy=policy(config),
@@ -177,11 +183,7 @@ def _membership(config: Config, budget: FleetBudget, inbox: Inbox, observers: Ob
         on_answer=observers.beat,
         has_lost_connection=budget.has_lost_connection if config.redis.redis_url else None,
         on_failure=partial(observers.failed, "beat"),
-        describe=Description(
-            config.judging.error_limit,
-            __version__,
-            digest_of(build_store.terms(config).dump()),
-        ),
+        describe=lambda seen: describe(seen).dump(),
     )
 
 

@@ -13,10 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sidecar import __version__
-from sidecar.app import build_optional, build_store
+from sidecar.app import build_optional
 from sidecar.config import addresses, redis_urls
 from sidecar.config.bound import bound
-from sidecar.core.fleet.members import digest_of
 from sidecar.core.life.delays import CHECK_JITTER
 from sidecar.core.types import AppExited
 from sidecar.inputs import report_api
@@ -301,19 +300,8 @@ def _admin(sidecar: Sidecar, limit_s: float) -> AdminApi:
 
 
 def _own(sidecar: Sidecar) -> dict[str, object]:
-    """What only this sidecar knows of its container, as in its beats; ``since`` and ``born`` in Unix seconds."""
-    config, seen = sidecar.config, sidecar.snapshot()
-    return {
-        "state": seen.container.state,
-        "since": round(seen.unix_of(seen.container.since), 3),
-        "born": round(seen.unix_of(seen.container.born), 3),
-        "incarnation": seen.container.life,
-        "weight": seen.would_share,
-        "errors": seen.evidence.errors,
-        "limit": config.judging.error_limit,
-        "version": __version__,
-        "settings": digest_of(build_store.terms(config).dump()),
-    }
+    """What only this sidecar knows of its container, as in its beats."""
+    return sidecar.describe(sidecar.snapshot())._asdict()
 
 
 def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Any) -> StatusPage:

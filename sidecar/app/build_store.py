@@ -68,7 +68,7 @@ def fleet_budget(
     is_fixed = config.budget.budget_strategy == "fixed"
     return FleetBudget(
         store,
-        terms(config),
+        fleet_settings(config),
         rng=random.Random(),  # noqa: S311 - it spreads retries, it guards nothing
         clock=boot_time,
         counter=partial(article_counter, config, mode, datetime.now) if is_fixed else None,
@@ -78,7 +78,7 @@ def fleet_budget(
     )
 
 
-def terms(config: Config) -> FleetSettings:
+def fleet_settings(config: Config) -> FleetSettings:
     """The rules of this sidecar. Without Redis it knows no fleet: no floor of healthy ones, and no loss of data."""
     rules, redis = config.budget, config.redis
     is_shared = bool(redis.redis_url)

@@ -32,6 +32,7 @@ SHARED: Final = (
 )
 """Modules that both processes of a run need: before the fork an import costs once."""
 
+_AT_IMPORT: Final = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull, "FROZENLIST_NO_EXTENSIONS": "1"}
 _ANSWERED: Final = ("-h", "--help", "--version")
 
 
@@ -92,12 +93,29 @@ def _config(answer: bytes) -> Config:
 
 
 def _app() -> Serve:
-    from sidecar.app import lean_import  # noqa: PLC0415 - not in the child, which loads other libraries
-
-    lean_import.import_aiohttp()
-    from sidecar.app.daemon import main as serve  # noqa: PLC0415 - as above
+    import_aiohttp()
+    from sidecar.app.daemon import main as serve  # noqa: PLC0415 - not in the child, which loads other libraries
 
     return serve
+
+
+def import_aiohttp() -> None:
+    """Import aiohttp without what nobody here uses, 3 MiB in every sidecar; call it before anything else imports it.
+
+    Its client builds two TLS contexts, and reads all certificates of the system into both: TLS connections of the
+    sidecar use contexts of their own, so OpenSSL finds no certificates meanwhile. ``frozenlist`` is compiled C++, whose
+    library alone is 1 MiB: aiohttp gets its version in Python.
+    """
+    before = {name: os.environ.get(name) for name in _AT_IMPORT}
+    os.environ.update(_AT_IMPORT)
+    try:
+        importlib.import_module("aiohttp")
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _run_child(arguments: list[str], sink: int) -> NoReturn:

@@ -70,10 +70,7 @@ class BeatBudget(Protocol):
 
 
 class Description:
-    """Describes the container for people, in one line of ``core.fleet.about``.
-
-    ``limit`` is of errors in the window, ``version`` that of the sidecar, ``settings`` as in ``About``.
-    """
+    """Describes the container for people. ``limit``, ``version`` and ``settings`` as in ``About``."""
 
     def __init__(self, limit: int, version: str, settings: str = "") -> None:
         self._limit = limit
@@ -81,8 +78,8 @@ class Description:
         self._settings = settings
         self._since = self._born = 0.0
 
-    def __call__(self, seen: Snapshot) -> str:
-        """The line; it stays the same while nothing happens, even if the clocks drift apart.
+    def __call__(self, seen: Snapshot) -> About:
+        """The description; it stays the same while nothing happens, even if the clocks drift apart.
 
         In shadow mode it has, like a beat, what enforce mode would report.
         """
@@ -98,7 +95,7 @@ class Description:
             self._version,
             int(self._born),
             self._settings,
-        ).dump()
+        )
 
 
 def _steady(before: float, now: float) -> float:

@@ -33,7 +33,7 @@ def settings(**flags: str) -> Config:
 
 def terms(**flags: str) -> FleetSettings:
     config = settings(**flags)
-    return build_store.terms(config)
+    return build_store.fleet_settings(config)
 
 
 # -- terms --------------------------------------------------------------------------------------------------

@@ -54,8 +54,8 @@ print(json.dumps({"all": [*sys.modules], "building": [name for name in ours if b
 """
 CHILD = "from sidecar.config.load import load; load({}, {})"
 DAEMON = """
-from sidecar.app import lean_import
-lean_import.import_aiohttp()
+from sidecar.cli.main import import_aiohttp
+import_aiohttp()
 import sidecar.app.daemon, sidecar.store.redis_client
 """
 

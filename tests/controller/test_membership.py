@@ -485,9 +485,9 @@ def _shown(container: Container, now: float, unix: float) -> Snapshot:
 
 def test_description_says_what_a_person_asks_for() -> None:
     describe = Description(5, "0.9")
-    about = About.load(describe(_shown(replace(SUSPECT, since=90.0, born=40.0), 100.0, WALL_S)))
+    about = describe(_shown(replace(SUSPECT, since=90.0, born=40.0), 100.0, WALL_S))
     assert about == About(State.SUSPECT, int(WALL_S) - 10, "boot-1", 80, 5, 5, "0.9", int(WALL_S) - 60)
-    about = About.load(describe(_shown(replace(DOWN, since=99.0, born=40.0), 100.0, WALL_S)))
+    about = describe(_shown(replace(DOWN, since=99.0, born=40.0), 100.0, WALL_S))
     assert about == About(State.DOWN, int(WALL_S) - 1, "boot-1", 0, 5, 5, "0.9", int(WALL_S) - 60)
 
 

@@ -70,7 +70,7 @@ class Fleet:
     def _age(self, server: RedisServer, settings: dict[str, Any]) -> None:
         """Begin the epoch an hour ago: a new server waits until it has heard the fleet."""
         config = load({}, {f"ARBITER_{name.upper()}": str(value) for name, value in settings.items()})
-        servers = build_store.terms(config).servers
+        servers = build_store.fleet_settings(config).servers
         run_id = server.cli("INFO", "server")["run_id"]
         born_us = int((time.time() - 3600) * US_PER_S)
         server.cli("HSET", f"{KEY}:state", "epoch", Epoch(born_us, servers=servers, run_id=run_id).dump())

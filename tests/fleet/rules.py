@@ -37,7 +37,7 @@ def rules(name: str, *, reports_results: bool = False, **given: str) -> FleetRul
     return FleetRules(
         name,
         build.policy(config),
-        build_store.terms(config),
+        build_store.fleet_settings(config),
         round(config.judging.error_window),
         kinds.names(config.judging.ignore_kinds),
         FLOOR if config.weight.weight == "on" else FULL,

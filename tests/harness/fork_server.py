@@ -120,9 +120,9 @@ FORK_SERVER: Final = ForkServer()
 
 
 def _import_all() -> None:
-    from sidecar.app import lean_import  # noqa: PLC0415 - only the server
+    from sidecar.cli.main import import_aiohttp  # noqa: PLC0415 - only the server
 
-    lean_import.import_aiohttp()
+    import_aiohttp()
     import sidecar  # noqa: PLC0415 - as above
 
     for module in pkgutil.walk_packages(sidecar.__path__, "sidecar."):

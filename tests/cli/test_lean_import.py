@@ -11,12 +11,12 @@ import pytest
 
 PROBE = """
 import json, os, sys
-from sidecar.app import lean_import
+from sidecar.cli import main as cli
 if sys.argv[1:]:
     sys.modules["aiohttp"] = None
 before = dict(os.environ)
 try:
-    lean_import.import_aiohttp()
+    cli.import_aiohttp()
 except ImportError:
     print(json.dumps({"same": dict(os.environ) == before}))
     sys.exit()
