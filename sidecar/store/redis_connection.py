@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from hiredis import pack_command
 from redis import exceptions as theirs
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection, Connection, ConnectionPool, SSLConnection, parse_url
@@ -54,8 +53,7 @@ class RedisConnection:
     async def execute_command(self, *command: str | bytes) -> Any:
         """The reply to one command, over a new connection if need be. Raises what redis-py raises."""
         connection = self._connection or await self._connected()
-        # Hiredis needs a fifth of the time that redis-py takes in Python.
-        await connection.send_packed_command(pack_command(command))  # type: ignore[arg-type]  # of one word
+        await connection.send_command(*command)
         return await connection.read_response()
 
     async def aclose(self) -> None:

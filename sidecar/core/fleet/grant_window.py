@@ -13,23 +13,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.fleet_settings import OFF
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """``capacity`` tokens per ``window_us`` microseconds; ValueError unless both are at least one."""
+class Quota(NamedTuple):
+    """``capacity`` tokens per ``window_us`` microseconds, both at least one."""
 
     capacity: int
     window_us: int
-
-    def __post_init__(self) -> None:
-        if self.capacity < 1 or self.window_us < 1:
-            raise ValueError(f"a quota needs a token and a window, not {self.capacity} in {self.window_us} us")
 
 
 class Usage(NamedTuple):
