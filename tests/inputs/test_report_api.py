@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -230,12 +231,8 @@ async def test_bad_report_is_refused_by_field_counted_and_not_passed_on(
     assert answer.error.startswith(error)
     assert observed.refusals == [("listener", word)]
     assert controller.taken == []
-
-
-async def test_connection_is_kept_over_a_bad_report(wire: RawConnection, controller: Controller) -> None:
-    assert (await wire.ask(errors(b"nonsense"))).status == 400
-    assert (await wire.ask(errors())).status == 202
-    assert controller.taken == [(ErrorReport(),)]
+    if status == HTTPStatus.BAD_REQUEST:
+        assert (await wire.ask(errors())).status == 202, "the connection is kept"
 
 
 @pytest.mark.parametrize(
@@ -262,125 +259,70 @@ DOWN = replace(
     answer=Granted(3, 10),
     app_start="b2",
 )
-BASE = {
-    "mode": "enforce",
-    "state": "starting",
-    "state_age_s": 5.5,
-    "verdict": None,
-    "reasons": [],
-    "evidence": {
-        "window_s": 60,
-        "errors": 5,
-        "kinds": {"redis": 3, "unknown": 2},
-        "levels": {"recovered": 1},
-        "oldest_age_s": 12,
-        "newest_age_s": 0,
-        "fatal": 0,
-        "requests": 0,
-        "failed": 0,
-        "consecutive": 0,
-        "kept_ok": 0,
-        "heartbeat_age_s": None,
-        "missed_scrapes": 0,
-        "missed_cause": None,
-        "failed_age_s": None,
-    },
-    "claim": None,
-    "latched": False,
-    "would_be_down": False,
-    "weight": 100,
-    "success_rate": None,
-    "app_start": None,
-    "age_s": 5.5,
-    "retire_in_s": None,
-    "load": None,
+NAMES = {
+    "mode",
+    "state",
+    "state_age_s",
+    "verdict",
+    "reasons",
+    "evidence",
+    "claim",
+    "latched",
+    "would_be_down",
+    "weight",
 }
+NAMES |= {"success_rate", "app_start", "age_s", "retire_in_s", "load"}
 JUDGED = {
     "verdict": "excessive",
     "reasons": [{"rule": "errors", "value": 5, "limit": 5, "sentence": REASON.sentence}],
 }
+DENIED, TIMEOUT, GRANTED = Denied("window", 10, 10, 211.5), Unknown("timeout"), Granted(3, 10)
 
 
 def _claim(answer: Answer, **more: object) -> dict[str, object]:
-    sentence = reasons.answer(answer)
     nothing = {"outstanding": False, "used": None, "capacity": None, "retry_after_s": None}
-    return {**nothing, "sentence": sentence, **more}
+    words = {"outcome": reasons.outcome(answer), "reason": reasons.reason_word(answer)}
+    return {"claim": {**nothing, **words, "sentence": reasons.answer(answer), **more}}
 
 
 @pytest.mark.parametrize(
     ("container", "said"),
     [
-        pytest.param(UP, {}, id="begun"),
-        pytest.param(SUSPECT, {"state": "suspect", **JUDGED}, id="judged"),
-        pytest.param(
-            replace(SUSPECT, asking=True), {"state": "suspect", **JUDGED, "claim": {"outstanding": True}}, id="asking"
-        ),
-        pytest.param(
-            replace(SUSPECT, answer=Denied("window", 10, 10, 211.5)),
-            {
-                "state": "suspect",
-                **JUDGED,
-                "claim": _claim(
-                    Denied("window", 10, 10, 211.5),
-                    outcome="denied",
-                    reason="window",
-                    used=10,
-                    capacity=10,
-                    retry_after_s=211.5,
-                ),
-            },
-            id="denied",
-        ),
-        pytest.param(
-            replace(SUSPECT, answer=Unknown("timeout"), asking=True),
-            {
-                "state": "suspect",
-                **JUDGED,
-                "claim": _claim(Unknown("timeout"), outcome="unknown", reason="timeout", outstanding=True),
-            },
-            id="unknown, and asking again",
-        ),
-        pytest.param(
+        (UP, {"verdict": None, "reasons": [], "claim": None, "latched": False, "weight": 100, "state_age_s": 5.5}),
+        (SUSPECT, {"state": "suspect", **JUDGED}),
+        (replace(SUSPECT, asking=True), {**JUDGED, "claim": {"outstanding": True}}),
+        (replace(SUSPECT, answer=DENIED), _claim(DENIED, used=10, capacity=10, retry_after_s=211.5)),
+        (replace(SUSPECT, answer=TIMEOUT, asking=True), _claim(TIMEOUT, outstanding=True)),
+        (
             DOWN,
-            {
-                "state": "down",
-                **JUDGED,
-                "latched": True,
-                "weight": 0,
-                "app_start": "b2",
-                "claim": _claim(Granted(3, 10), outcome="granted", reason="granted", used=3, capacity=10),
-            },
-            id="culled",
+            {"state": "down", "latched": True, "weight": 0, "app_start": "b2", **_claim(GRANTED, used=3, capacity=10)},
         ),
-        pytest.param(replace(UP, would_down=True), {"would_be_down": True}, id="would be culled"),
+        (replace(UP, would_down=True), {"would_be_down": True, "state": "starting", "mode": "enforce"}),
     ],
+    ids=["begun", "judged", "asking", "denied", "unknown, and asking again", "culled", "would be culled"],
 )
 async def test_verdict_has_state_evidence_and_claim(
     wire: RawConnection, controller: Controller, container: Container, said: dict[str, object]
 ) -> None:
     controller.snapshot = Snapshot(105.5, container, EVIDENCE, 100.0)
     answer = await wire.ask(get("/verdict"))
+    value = answer.json()
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-    assert answer.json() == BASE | said
+    assert value.keys() == NAMES
+    assert {name: value[name] for name in said} == said
+    assert value["evidence"] == asdict(EVIDENCE)
     assert answer.body.endswith(b"}\n")
 
 
-async def test_verdict_has_weight_and_success_rate(wire: RawConnection, controller: Controller) -> None:
-    controller.snapshot = replace(controller.snapshot, weight=13, success_rate=0.50123)
-    observed = (await wire.ask(get("/verdict"))).json()
-    assert (observed["weight"], observed["success_rate"]) == (13, 0.5012)
-
-
-async def test_verdict_has_the_planned_retirement(wire: RawConnection, controller: Controller) -> None:
+async def test_verdict_has_weight_success_rate_and_the_planned_retirement(
+    wire: RawConnection, controller: Controller
+) -> None:
     old = replace(UP, state=State.RETIRING, born=-894.5)
-    controller.snapshot = Snapshot(105.5, old, EVIDENCE, 100.0, retire_at=100.0, load=Load(0.7, 3.0))
-    observed = (await wire.ask(get("/verdict"))).json()
-    assert (observed["state"], observed["age_s"], observed["retire_in_s"], observed["load"]) == (
-        "retiring",
-        1000.0,
-        -5.5,
-        0.7,
-    )
+    more: dict[str, Any] = {"retire_at": 100.0, "load": Load(0.7, 3.0), "success_rate": 0.50123}
+    controller.snapshot = Snapshot(105.5, old, EVIDENCE, 100.0, weight=13, **more)
+    value = (await wire.ask(get("/verdict"))).json()
+    assert (value["weight"], value["success_rate"], value["state"]) == (13, 0.5012, "retiring")
+    assert (value["age_s"], value["retire_in_s"], value["load"]) == (1000.0, -5.5, 0.7)
 
 
 async def test_head_of_the_verdict_has_its_length_and_no_body(wire: RawConnection) -> None:
