@@ -70,7 +70,7 @@ def test_every_obstacle_has_a_sentence(state: State, answer: Answer | None) -> N
         ),
         (
             Denied("trial", 0, 10, 20.0),
-            "the replacement of the last cull for this cause stays well or fails too; the sidecar asks again in 10s",
+            "the replacement of the last cull for this cause stays up or fails too; the sidecar asks again in 10s",
         ),
         (
             Denied("duplicate", 0, 10, 20.0),

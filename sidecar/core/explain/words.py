@@ -57,7 +57,7 @@ REFUSALS: Final[Mapping[str, Explanation]] = MappingProxyType(
         ),
         "trial": Explanation(
             "the outcome of the last cull for this cause is not known yet, the next cull waits for it",
-            "the replacement of the last cull for this cause stays well or fails too; the sidecar asks again {wait}",
+            "the replacement of the last cull for this cause stays up or fails too; the sidecar asks again {wait}",
             "trial",
             "The fleet tries one cull, and waits to see whether it helps.",
         ),
@@ -105,7 +105,7 @@ REFUSALS: Final[Mapping[str, Explanation]] = MappingProxyType(
         ),
         "culls": Explanation(
             "culls come before retirements: {suspect} of {alive} containers are suspect",
-            "the suspect containers are well again or culled; the sidecar asks again {wait}",
+            "the suspect containers are up again or culled; the sidecar asks again {wait}",
             "retirement",
         ),
         "slots": Explanation(
