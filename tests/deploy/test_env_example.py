@@ -16,10 +16,11 @@ TEXT: Final = EXAMPLE.read_text()
 OPTIONAL: Final = commented_out(TEXT)
 
 
-def test_example_loads_as_it_is_shipped() -> None:
+def test_example_loads_as_it_is_shipped_and_with_everything_switched_on() -> None:
     config = load({}, given(TEXT))
     assert (config.identity.mode, config.identity.service) == ("shadow", "shop")
     assert config.redis.redis_url.startswith("redis://")
+    load({}, given(TEXT) | OPTIONAL)
 
 
 def test_example_has_the_settings_that_matter() -> None:

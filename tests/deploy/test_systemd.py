@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +14,7 @@ import pytest
 
 from deploy.env_file import EXAMPLE, given
 from harness.binaries import find
-from sidecar.config.load import SettingsError, load
+from sidecar.config.load import load
 from sidecar.runlock import durations
 
 SYSTEMD: Final = Path(__file__).parents[2] / "deploy" / "systemd"
@@ -29,8 +28,6 @@ USER: Final = "health-arbiter"
 
 Directives = dict[str, list[str]]
 """Directive -> its values in order; a directive may occur several times."""
-
-Rule = Callable[[Directives], list[str]]
 
 HARDENING: Final = {
     "DynamicUser": "yes",
@@ -64,70 +61,36 @@ def _environ(unit: Directives) -> dict[str, str]:
     return own | given(EXAMPLE.read_text())
 
 
-def _expected(unit: Directives, wanted: dict[str, str]) -> list[str]:
-    return [f"{name} is {unit.get(name)}" for name, value in wanted.items() if unit.get(name) != [value]]
+UNIT: Final = _read(TEXT)
 
 
-# -- rules ----------------------------------------------------------------------------------------------------------
+def _has(directives: dict[str, str], unit: Directives = UNIT) -> None:
+    assert {name: unit.get(name) for name in directives} == {name: [value] for name, value in directives.items()}
 
 
-def settings_are_valid(unit: Directives) -> list[str]:
-    try:
-        load({}, _environ(unit))
-    except SettingsError as error:
-        return error.problems
-    return []
+def test_latch_survives_a_restart_and_not_a_stop() -> None:
+    _has({"RuntimeDirectoryPreserve": "restart"})
+    assert load({}, _environ(UNIT)).state.state_dir == f"/run/{UNIT['RuntimeDirectory'][0]}"
 
 
-def latch_survives_a_restart_and_not_a_stop(unit: Directives) -> list[str]:
-    directory = "".join(unit.get("RuntimeDirectory", []))
-    state_dir = _environ(unit).get("ARBITER_STATE_DIR")
-    sentences = _expected(unit, {"RuntimeDirectoryPreserve": "restart"})
-    return sentences + ([] if state_dir == f"/run/{directory}" else [f"state in {state_dir}, not in /run/{directory}"])
+def test_sidecar_always_comes_back_and_a_stopping_one_may_finish() -> None:
+    _has({"Restart": "always", "StartLimitIntervalSec": "0"})
+    assert durations.parse(UNIT["TimeoutStopSec"][0]) > load({}, _environ(UNIT)).server.stop_drain
 
 
-def sidecar_always_comes_back(unit: Directives) -> list[str]:
-    return _expected(unit, {"Restart": "always", "StartLimitIntervalSec": "0"})
+@pytest.mark.parametrize("text", [TEXT, PAIR], ids=["single", "pair"])
+def test_service_can_do_little_harm(text: str) -> None:
+    _has(HARDENING, _read(text))
+    assert "MemoryMax" in _read(text)
 
 
-def stopping_arbiter_may_finish(unit: Directives) -> list[str]:
-    allowed = durations.parse("".join(unit.get("TimeoutStopSec", ["0"])))
-    needed = load({}, _environ(unit)).server.stop_drain
-    return [] if allowed > needed else [f"TimeoutStopSec {allowed:g} s, STOP_DRAIN {needed:g} s"]
-
-
-def service_can_do_little_harm(unit: Directives) -> list[str]:
-    return _expected(unit, HARDENING) + ([] if "MemoryMax" in unit else ["memory has no limit"])
-
-
-def culled_app_is_restarted_and_noticed(unit: Directives) -> list[str]:
-    settings = load({}, _environ(unit))
-    app = _read((SYSTEMD / "app.service").read_text())
-    sentences = (
-        [] if settings.action.action == "command" else [f"action {settings.action.action}: nothing restarts the app"]
-    )
-    if settings.action.action_command != f"{SYSTEMCTL} {APP}":
-        sentences.append(f"the polkit rule does not allow {settings.action.action_command}")
-    if durations.parse(app["TimeoutStopSec"][0]) >= settings.action.action_timeout:
-        sentences.append("the action ends before the app has stopped")
-    if not app["ExecStart"][0].endswith(f"--port {settings.app.app_port}"):
-        sentences.append(f"the app does not listen on {settings.app.app_port}")
-    return sentences + _expected(unit, {"User": USER, "DynamicUser": "yes"})
-
-
-RULES: Final[tuple[Rule, ...]] = (
-    settings_are_valid,
-    culled_app_is_restarted_and_noticed,
-    latch_survives_a_restart_and_not_a_stop,
-    sidecar_always_comes_back,
-    stopping_arbiter_may_finish,
-    service_can_do_little_harm,
-)
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_unit_keeps_the_rule(rule: Rule) -> None:
-    assert rule(_read(TEXT)) == []
+def test_culled_app_is_restarted_and_noticed() -> None:
+    settings, app = load({}, _environ(UNIT)), _read((SYSTEMD / APP).read_text())
+    assert settings.action.action == "command"
+    assert settings.action.action_command == f"{SYSTEMCTL} {APP}", "the polkit rule allows nothing else"
+    assert durations.parse(app["TimeoutStopSec"][0]) < settings.action.action_timeout
+    assert app["ExecStart"][0].endswith(f"--port {settings.app.app_port}")
+    _has({"User": USER, "DynamicUser": "yes"})
 
 
 @pytest.fixture(autouse=True)
