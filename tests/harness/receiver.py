@@ -8,11 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import ssl
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Self
 
 from aiohttp import web
@@ -29,20 +27,18 @@ _BARE = re.compile(r"&(?!amp;|lt;|gt;)|[<>]|@(?!\u200b)")
 class Receiver:
     """Listens while the context lasts. ``accepted`` has the valid payloads, ``refused`` the problems of the others.
 
-    ``answer`` is the status for a valid payload, after ``delay_s`` seconds; ``tries`` counts all requests.
+    ``answer`` is the status for a valid payload; ``tries`` counts all requests.
     """
 
     def __init__(self, check: Check, path: str, answer: int = 200) -> None:
         self._check = check
         self._path = path
         self.answer = answer
-        self.delay_s = 0.0
         self.headers: dict[str, str] = {}
         self.accepted: list[Any] = []
         self.refused: list[str] = []
         self.tries = 0
         self.port = 0
-        self._tls: ssl.SSLContext | None = None
         self._loop = asyncio.new_event_loop()
         self._up = threading.Event()
         self._stop = asyncio.Event()
@@ -54,13 +50,7 @@ class Receiver:
 
     @property
     def base(self) -> str:
-        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
-
-    def over_tls(self, cert: Path, key: Path) -> Self:
-        """Use https."""
-        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self._tls.load_cert_chain(cert, key)
-        return self
+        return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -77,7 +67,7 @@ class Receiver:
         app.router.add_route("*", "/{any:.*}", self._receive)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls)
+        site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         self.port = runner.addresses[0][1]
         self._up.set()
@@ -94,7 +84,6 @@ class Receiver:
             wrong.append(f"no JSON: {error}")
         else:
             wrong += self._check(payload)
-        await asyncio.sleep(self.delay_s)
         if wrong:
             self.refused += wrong
             return web.Response(status=400, text="; ".join(wrong))

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import socket
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -144,10 +143,6 @@ class Sidecar(Child):
         """The answer of the agent-check, with its newline."""
         with socket.create_connection(self.address("agent"), _TIMEOUT_S) as connection:
             return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
-
-    def certificate(self, listener: str) -> str:
-        """The certificate of this listener, as PEM."""
-        return ssl.get_server_certificate(self.address(listener), timeout=_TIMEOUT_S)
 
     def cpu_s(self) -> float:
         """The time of the processor that it has used since its start."""
