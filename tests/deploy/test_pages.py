@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+import hcl2
 import pytest
 
 from harness import receiver
@@ -47,6 +48,15 @@ def test_links_and_settings_of_the_page_exist(page: Path) -> None:
     assert [link for link in links if _is_broken(page, link)] == []
     names = {*map(variable, setting_names()), *OF_THE_HOOK, *remote.VARIABLES}
     assert set(re.findall(r"(?<!_)\bARBITER_[A-Z_]*[A-Z]\b(?!_?\*)", text)) <= names
+
+
+def test_task_on_the_first_page_is_that_of_the_shipped_job() -> None:
+    (task,) = re.findall(r"```hcl\n(.*?)```", (TOP / "README.md").read_text(), re.DOTALL)
+    assert [*hcl2.loads(task)] == ["task"]
+    lines = re.sub(r" +#.*", "", task).splitlines()[1:-1]
+    shipped = " ".join((TOP / "nomad" / "app-task-api.nomad.hcl").read_text().split())
+    own = [" ".join(line.split()) for line in lines if "REDIS_URL" not in line]
+    assert [line for line in own if line.removesuffix("}").rstrip() not in shipped] == []
 
 
 # -- balancers.md and haproxy/README.md -------------------------------------------------------------------------------
