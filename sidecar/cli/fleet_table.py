@@ -165,7 +165,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: float) -> ContainerRow:
-    state, age_s = "up" if member["presence"] == "well" else member["presence"], member["age_s"]
+    state, age_s = member["presence"], member["age_s"]
     is_down = state == "down"
     if state in ("up", "suspect") and age_s > limit_s:
         state = SILENT

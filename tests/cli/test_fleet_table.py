@@ -58,7 +58,7 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         recurring=(RecurringCause("http", NOW - 5 * 86400, NOW, NOW, 9, 4, 2040.0),),
     )
     members = [
-        {**_member("a", "well"), "duplicate": True},
+        {**_member("a", "up"), "duplicate": True},
         _member("longer-name", "suspect", "redis", 75),
         _member("c", "down", "redis", 3700),
     ]
@@ -172,7 +172,7 @@ OWN = {
 
 
 def test_own_container_is_shown_in_full_and_others_as_far_as_the_fleet_knows() -> None:
-    members = [_member("a", "well"), _member("b", "well", age_s=3)]
+    members = [_member("a", "up"), _member("b", "up", age_s=3)]
     seen = _seen(Fleet(alive=2), members=members, own={**OWN, "born": NOW - 6 * 3600})
     assert rows(seen, NOW) == [
         ContainerRow("a", "up", "-", "1m 30s", "1s ago", "2/5", "80%", "life-1", "0.9", "6h"),
@@ -187,19 +187,19 @@ def test_own_container_is_shown_in_full_and_others_as_far_as_the_fleet_knows() -
 def test_container_that_was_silent_for_three_beats_is_shown_so_whatever_its_sidecar_said(
     age_s: float, state: str
 ) -> None:
-    member = {**_member("b", "well", age_s=age_s), "about": OWN}
+    member = {**_member("b", "up", age_s=age_s), "about": OWN}
     (row,) = rows(_seen(Fleet(alive=1), members=[member], beat_interval=10.0), NOW)
     assert (row.state, row.errors) == (state, "2/5")
 
 
 def test_most_urgent_comes_first_and_the_longest_of_a_kind_before_others() -> None:
-    twins = [{**_member(name, "well"), "about": {**OWN, "state": "up"}, "duplicate": True} for name in ("a", "twin")]
+    twins = [{**_member(name, "up"), "about": {**OWN, "state": "up"}, "duplicate": True} for name in ("a", "twin")]
     members = [
-        {**_member("well", "well"), "duplicate": False},
+        {**_member("well", "up"), "duplicate": False},
         _member("down-new", "down", "redis", 5),
         _member("down-old", "down", "redis", 500),
         _member("suspect", "suspect", "redis"),
-        _member("silent", "well", age_s=40),
+        _member("silent", "up", age_s=40),
         *twins,
     ]
     departed = [{"instance": "new", "age_s": 3.0}, {"instance": "old", "age_s": 70.0}]
@@ -220,9 +220,9 @@ def test_most_urgent_comes_first_and_the_longest_of_a_kind_before_others() -> No
 @pytest.mark.parametrize(
     ("presence", "state", "word", "since"),
     [
-        *[("well", state, state, "20s") for state in ("starting", "retiring", "stopping")],
-        ("well", "up", "up", "20s"),
-        ("well", "suspect", "up", "-"),
+        *[("up", state, state, "20s") for state in ("starting", "retiring", "stopping")],
+        ("up", "up", "up", "20s"),
+        ("up", "suspect", "up", "-"),
         ("suspect", "suspect", "suspect", "20s"),
         ("suspect", "up", "suspect", "-"),
         ("down", "draining", "draining", "20s"),
@@ -245,7 +245,7 @@ def test_of_many_rows_only_some_of_the_well_and_of_the_gone_are_left_out_unless_
     suspects: int, well: int
 ) -> None:
     gone = [{"instance": f"gone-{number}", "age_s": 1.0} for number in range(20)]
-    members = [_member(f"web-{number:03}", "well") for number in range(500)]
+    members = [_member(f"web-{number:03}", "up") for number in range(500)]
     members += [_member(f"bad-{number:03}", "suspect") for number in range(suspects)]
     seen = _seen(Fleet(alive=len(members)), members=members, departed=gone)
 

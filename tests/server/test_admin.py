@@ -243,7 +243,7 @@ async def test_fleet_is_shown_member_by_member(wire: RawConnection, rig: AdminRi
     assert (fleet["median_errors"], fleet["median_ratio"], fleet["duplicate"]) == (3, 0.25, False)
     common = {"age_s": 0.0}
     assert seen["members"] == [
-        {"instance": "a", "presence": "well", "kind": "", **common, "about": about._asdict(), "duplicate": False},
+        {"instance": "a", "presence": "up", "kind": "", **common, "about": about._asdict(), "duplicate": False},
         {"instance": "b", "presence": "suspect", "kind": "redis", **common, "about": None, "duplicate": True},
     ]
     assert seen["departed"] == [{"instance": "c", "age_s": 0.0}]

@@ -129,11 +129,21 @@ def members_json(
     """Members, present and departed, as JSON values; an iterator each, because there may be thousands."""
     return {
         "members": (
-            {**member._asdict(), "age_s": round(member.age_s, 3), "about": member.about and member.about._asdict()}
+            {
+                **member._asdict(),
+                "presence": presence_word(member.presence),
+                "age_s": round(member.age_s, 3),
+                "about": member.about and member.about._asdict(),
+            }
             for member in members
         ),
         "departed": ({"instance": instance, "age_s": round(age_s, 3)} for instance, age_s in departed),
     }
+
+
+def presence_word(presence: Presence) -> str:
+    """The word for people and programs: the store says ``well`` for a container that is up."""
+    return "up" if presence is Presence.WELL else presence.value
 
 
 def fleet_json(value: Fleet) -> dict[str, Any]:

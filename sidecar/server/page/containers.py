@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.fleet.members import Member
+from sidecar.core.fleet.members import Member, presence_word
 from sidecar.core.types import Presence, State
 
 SILENT: Final = "silent"
@@ -24,8 +24,6 @@ _AGREES: Final = {
     Presence.DOWN: {State.DRAINING, State.DOWN},
 }
 """Presence in the fleet -> the states, as told by the own sidecar, that agree with it."""
-
-_WORDS: Final = {Presence.WELL: State.UP.value}
 
 
 class ContainerFacts(NamedTuple):
@@ -69,7 +67,7 @@ def with_own(known: Mapping[str, ContainerFacts], own: Mapping[str, Any]) -> lis
 
 
 def _row(member: Member, now: float, silent_after_s: float) -> ContainerFacts:
-    state, since = _WORDS.get(member.presence, member.presence.value), None
+    state, since = presence_word(member.presence), None
     if member.presence is Presence.DOWN:
         since = round((now - member.age_s) / ROUNDED_S) * ROUNDED_S
     row = ContainerFacts(member.instance, state, member.kind, since, duplicate=member.duplicate)
