@@ -42,10 +42,12 @@ def _is_broken(page: Path, link: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
-def test_links_and_settings_of_the_page_exist(page: Path) -> None:
+def test_links_paths_and_settings_of_the_page_exist(page: Path) -> None:
     text = page.read_text()
     links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     assert [link for link in links if _is_broken(page, link)] == []
+    paths = re.findall(r"`((?:sidecar|tests|deploy)/[\w./-]+)`", text)
+    assert [path for path in paths if not (TOP / path).exists()] == []
     names = {*map(variable, setting_names()), *OF_THE_HOOK, *remote.VARIABLES}
     assert set(re.findall(r"(?<!_)\bARBITER_[A-Z_]*[A-Z]\b(?!_?\*)", text)) <= names
 
