@@ -32,7 +32,7 @@ from sidecar.inputs.scrape import Scraper
 from sidecar.inputs.series_selection import SeriesSelection
 from sidecar.net.sockets import naming_setting
 from sidecar.notify.alerts import Alert
-from sidecar.notify.messenger import Context, Messenger, fields_of
+from sidecar.notify.messenger import Messenger, fields_of
 from sidecar.notify.webhook import Delivery, Outbox, UndeliveredError, Webhook
 from sidecar.telemetry.log import logger
 from sidecar.telemetry.readings import DatagramReadings
@@ -237,7 +237,8 @@ def messenger(
     built = Messenger(
         outbox,
         records,
-        _context(config),
+        config.identity,
+        config.notify,
         clock=time.monotonic,
         wall=time.time,
         rng=rng,
@@ -279,7 +280,7 @@ def webhook(config: NotifyConfig) -> Webhook:
 async def send_test_message(config: Config) -> tuple[str, bool]:
     """Send a test; return the result in words, and whether it was sent."""
     sentence = "This is a test of the messages of health-arbiter; nothing has happened."
-    fields = fields_of(Alert("test", "test", sentence), _context(config), time.time())
+    fields = fields_of(Alert("test", "test", sentence), config.identity, config.notify, time.time())
     try:
         return f"sent to {await webhook(config.notify).send(fields)}", True
     except UndeliveredError as error:
@@ -291,8 +292,3 @@ def _sample(samples: Callable[[], Iterable[ErrorSample]], cause: str) -> str:
     of_cause = (sample for sample in samples() if sample.kind == cause)
     newest = max(of_cause, key=lambda sample: sample.last, default=None)
     return "" if newest is None else f"{newest.errors} x {newest.kind}: {redacted(newest.message, MESSAGE_LIMIT)}"
-
-
-def _context(config: Config) -> Context:
-    own, links = config.identity, config.notify
-    return Context(own.service, own.namespace, own.instance, own.mode, links.runbook_url, links.page_url)

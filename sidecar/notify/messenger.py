@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from math import inf
 from random import Random
 from shlex import quote
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord
@@ -24,6 +24,9 @@ from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Entry, Presence, State, Unknown
 from sidecar.notify.alerts import Alert, of_action, of_beat, of_step, redis_away
 from sidecar.notify.webhook import Outbox, text_of
+
+if TYPE_CHECKING:
+    from sidecar.config.settings import IdentityConfig, NotifyConfig
 
 INTERVAL_S: Final = 1.0
 CLAIM_S: Final = 20.0
@@ -51,28 +54,19 @@ class FleetRecords(Protocol):
         """Return the members of the fleet."""
 
 
-class Context(NamedTuple):
-    """The fields that all messages of one sidecar share. ``runbook`` and ``page`` are URLs, or ""."""
-
-    service: str
-    namespace: str
-    instance: str
-    mode: str = "enforce"
-    runbook: str = ""
-    page: str = ""
-
-
 class Messenger:
-    """Puts the messages of this sidecar into ``outbox``. ``clock`` gives monotonic seconds, ``wall`` Unix seconds.
+    """Puts the messages of the sidecar ``own`` into ``outbox``, with the URLs of ``links``.
 
-    ``sample``: the newest redacted error of the app for a cause, or "". ``on_failure`` gets unforeseen exceptions.
+    ``clock`` gives monotonic seconds, ``wall`` Unix seconds. ``sample``: the newest redacted error of the app for a
+    cause, or "". ``on_failure`` gets unforeseen exceptions.
     """
 
     def __init__(
         self,
         outbox: Outbox,
         records: FleetRecords,
-        context: Context,
+        own: IdentityConfig,
+        links: NotifyConfig,
         *,
         clock: Callable[[], float],
         wall: Callable[[], float],
@@ -82,7 +76,8 @@ class Messenger:
     ) -> None:
         self._outbox = outbox
         self._records = records
-        self._context = context
+        self._own = own
+        self._links = links
         self._clock = clock
         self._wall = wall
         self._rng = rng
@@ -114,7 +109,7 @@ class Messenger:
     def acted(self, entry: Entry) -> None:
         """Observe the result of the action that should have the container restarted; it may be up all the same."""
         if entry.what == "action_failed" and self._is_down:
-            self._add([of_action(entry, self._context.instance)])
+            self._add([of_action(entry, self._own.instance)])
 
     def _add(self, alerts: Iterable[Alert]) -> None:
         now = self._clock()
@@ -160,7 +155,9 @@ class Messenger:
         cause = alert.cause
         if alert.topic != "redis" and alert.word != "hold":
             names, cause = await self._containers(alert)
-        return fields_of(alert, self._context, self._wall(), names=names, cause=cause, sample=self._sample(cause))
+        return fields_of(
+            alert, self._own, self._links, self._wall(), names=names, cause=cause, sample=self._sample(cause)
+        )
 
     async def _containers(self, alert: Alert) -> tuple[list[str], str]:
         """The containers that are out, suspects first, and the cause of most; what is not found in time is left out."""
@@ -181,28 +178,35 @@ class Messenger:
 
 
 def fields_of(
-    alert: Alert, context: Context, at: float, *, names: Iterable[str] = (), cause: str = "", sample: str = ""
+    alert: Alert,
+    own: IdentityConfig,
+    links: NotifyConfig,
+    at: float,
+    *,
+    names: Iterable[str] = (),
+    cause: str = "",
+    sample: str = "",
 ) -> dict[str, str]:
     """The fields of a message, which a template may name; ``at`` in Unix seconds."""
     every = list(names)
     about = alert.instance if alert.topic != "hold" else ""
     first = about or (every[0] if every else "")
     anchor = reasons.runbook(alert.word)
-    shadow = context.mode == "shadow"
+    shadow = own.mode == "shadow"
     found = {
         "severity": alert.severity.value,
         "word": alert.word,
         "sentence": f"{'Shadow mode: ' if shadow else ''}{alert.sentence}",
-        "service": context.service,
-        "namespace": context.namespace,
+        "service": own.service,
+        "namespace": own.namespace,
         "instance": alert.instance,
-        "sender": context.instance,
-        "mode": context.mode,
+        "sender": own.instance,
+        "mode": own.mode,
         "at": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "key": "/".join(filter(None, ("health-arbiter", context.namespace, context.service, shadow * "shadow", about)))
+        "key": "/".join(filter(None, ("health-arbiter", own.namespace, own.service, shadow * "shadow", about)))
         + f"/{alert.topic}",
-        "runbook": f"{context.runbook}#{anchor}" if anchor and context.runbook else "",
-        "page": context.page,
+        "runbook": f"{links.runbook_url}#{anchor}" if anchor and links.runbook_url else "",
+        "page": links.page_url,
         "containers": reasons.names(every, MOST_NAMES),
         "cause": cause,
         "sample": sample,

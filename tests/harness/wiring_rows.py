@@ -48,7 +48,7 @@ def named(field: str, value: str, *places: str) -> dict[str, str]:
     return {place.replace("*", field): value for place in places}
 
 
-IDENTITIES: Final = ("AdminApi.identity[*]", "LedgerApi.identity[*]", "WhyIdentity.*", "Context.*")
+IDENTITIES: Final = ("AdminApi.identity[*]", "LedgerApi.identity[*]", "WhyIdentity.*")
 ANSWERS: Final = tuple(f"{path} *" for path in ("/why", "/fleet", "/events", "/page/state why"))
 NAMESPACE: Final = {"AdminApi.identity[namespace]": "prod", "/fleet namespace": '"prod"'}
 SHADOW: Final = {
@@ -106,7 +106,7 @@ ROWS: Final = (
             "AskedFile.path": "{files}/health-arbiter-app_b.asked",
         },
     ),
-    Row("namespace", "prod", {"Context.namespace": "prod", **NAMESPACE}),
+    Row("namespace", "prod", NAMESPACE),
     Row("namespace", "prod", {f"{OPEN}:prefix": "{{ha:prod/app}}", **NAMESPACE}, base=SHARED),
     # what makes an app unhealthy
     Row(
@@ -274,12 +274,12 @@ ROWS: Final = (
     Row(
         "runbook_url",
         "http://book",
-        named("runbook_url", "http://book", "WhyIdentity.*", "PageSources.*", "Context.runbook"),
+        named("runbook_url", "http://book", "WhyIdentity.*", "PageSources.*"),
     ),
-    Row("page_url", "http://page", {"Context.page": "http://page"}),
 )
 
 ELSEWHERE: Final = {
+    "page_url": ("notify/test_webhook.py", "test_text_has_all_that_a_reader_needs"),
     "webhook_url_file": ("app/test_build_notify.py", "test_test_message_goes_to_the_url_of_a_file"),
     "webhook_template": ("app/test_build_notify.py", "test_template_that_has_become_unusable_gives_way_to_the_text"),
     "nomad_task": (

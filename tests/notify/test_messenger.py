@@ -12,11 +12,12 @@ import pytest
 
 from harness.containers import begun
 from harness.virtual_time import in_virtual_time, settle
+from sidecar.config.settings import IdentityConfig, NotifyConfig
 from sidecar.core.fleet.fleet_events import FleetWatch
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import CauseTrial, Entry, Evidence, Fleet, Presence, Unknown
-from sidecar.notify.messenger import LEADER_S, LOOK_S, Context, Messenger
+from sidecar.notify.messenger import LEADER_S, LOOK_S, Messenger
 from sidecar.notify.webhook import Outbox, Webhook
 
 AWAY = Unknown("connection")
@@ -89,7 +90,8 @@ class MessengerFleet:
         messenger = Messenger(
             Outbox(TakingWebhook(self.sent), clock=loop.time, rng=rng, observe=lambda _: None),
             self.store,
-            Context("web", "prod", name),
+            IdentityConfig("web", "prod", name, mode="enforce"),
+            NotifyConfig(),
             clock=loop.time,
             wall=lambda: 1_700_000_000.0 + loop.time(),
             rng=rng,

@@ -15,8 +15,9 @@ from harness.ports import free_port
 from harness.receiver import Receiver
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.config import webhook_template
+from sidecar.config.settings import IdentityConfig, NotifyConfig
 from sidecar.notify.alerts import Alert
-from sidecar.notify.messenger import Context, fields_of
+from sidecar.notify.messenger import fields_of
 from sidecar.notify.webhook import (
     GIVE_UP_S,
     MOST_WAITING,
@@ -27,13 +28,14 @@ from sidecar.notify.webhook import (
     body,
 )
 
-CONTEXT = Context("shop.web", "default", "n1", runbook="https://wiki/runbooks.md", page="https://page/?a=1&b=2")
+OWN = IdentityConfig("shop.web", "default", "n1", mode="enforce")
+LINKS = NotifyConfig(runbook_url="https://wiki/runbooks.md", page_url="https://page/?a=1&b=2")
 PAUSED = Alert("paused:redis", "paused", "Culls for redis did not help.", cause="redis")
 
 
 def fields(alert: Alert = PAUSED, **about: str) -> dict[str, str]:
     names = about.pop("names", "n1 n2").split()
-    return fields_of(alert, CONTEXT, 1_772_357_400.412, names=names, cause="redis", sample=about.get("sample", ""))
+    return fields_of(alert, OWN, LINKS, 1_772_357_400.412, names=names, cause="redis", sample=about.get("sample", ""))
 
 
 def text(message: Mapping[str, str]) -> str:
