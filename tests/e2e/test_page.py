@@ -164,7 +164,8 @@ def test_page_keeps_what_was_known_while_redis_and_then_the_sidecar_are_away(
     assert window.page.locator("main.away").count() == 1
     said = window.text("#banner-sentence")
     assert "Redis has given no answer since " in said
-    assert said.endswith("Redis cannot be reached. Health answers are unchanged.")
+    assert f"Redis cannot be reached ({redis_server.url}" in said
+    assert said.endswith("Health answers are unchanged.")
     assert "critical" in (window.page.get_attribute("#banner", "class") or "")
     assert window.page.locator("#containers tr").count() == 2
     assert "10 of 10 tokens are free" in window.text("#budget-text")
