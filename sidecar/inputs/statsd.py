@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.types import ErrorReport, Heartbeat, Report, Results
@@ -51,10 +52,8 @@ ADVICE_AFTER: Final = 3
 
 SHOWN_LIMIT: Final = 100
 
-IN_FLIGHT: Final = Results(in_flight=0)
-LOAD: Final = Results(load=0.0)
-GAUGES: Final[Mapping[bytes, Report]] = {b"in_flight": IN_FLIGHT, b"load": LOAD}
-"""The report of a gauge of zero."""
+KNOWN_TAGS: Final = 512
+"""Number of sets of tags whose error is remembered: those of an app come again and again."""
 
 Times = tuple[Report, int]
 """The report of one unit, and the number of units."""
@@ -76,8 +75,8 @@ class PacketReader:
 
     def __init__(self, prefix: str = "") -> None:
         joined = f"{prefix}." if prefix[-1:].isalnum() else prefix
-        units = {**UNITS, **GAUGES}
-        self._units = {**units, **{joined.encode() + name: unit for name, unit in units.items()}}
+        self._counters = {**UNITS, **{joined.encode() + name: unit for name, unit in UNITS.items()}}
+        self._gauges = {**GAUGES, **{joined.encode() + name: read for name, read in GAUGES.items()}}
         self._prefixed = 0
         self._is_understood = False
         self.advice = ""
@@ -109,18 +108,20 @@ class PacketReader:
         values, _, rest = rest.partition(b"|")
         if not name or not values or not rest:
             raise ValueError("not NAME:VALUE|TYPE")
-        unit = self._units.get(name)
-        if unit is None:
+        unit, read_gauge = self._counters.get(name), self._gauges.get(name)
+        if unit is None and read_gauge is None:
             if not self._is_understood:
                 self._look_for_prefix(name)
             return None  # no further check: the members of a set, for example, may be any text
         type_, *sections = rest.split(b"|")
         if type_ not in TYPES:
             raise ValueError("no such type")
-        if type_ != (GAUGE if unit in _MEASURED else COUNTER):
-            return None
-        tags_and_rate = _by_sign(sections)
-        return _MEASURED[unit](values) if unit in _MEASURED else _counted(unit, values, tags_and_rate)
+        if type_ == COUNTER and unit is not None:
+            return _counted(unit, values, _by_sign(sections))
+        if type_ == GAUGE and read_gauge is not None:
+            _by_sign(sections)  # they have no meaning for a gauge, and must be readable
+            return read_gauge(values)
+        return None
 
     def _look_for_prefix(self, name: bytes) -> None:
         known = next((each for each in (*UNITS, *GAUGES) if name.endswith(each)), b"")
@@ -172,8 +173,8 @@ def _counted(unit: Report, values: bytes, sections: Mapping[bytes, bytes]) -> Ti
     count = sum(map(_number, values.split(b":")))
     if b"@" in sections:
         count = _scaled(count, sections[b"@"])
-    if b"#" in sections and unit == ERROR:
-        unit = _error(FIELD.findall(sections[b"#"]))
+    if b"#" in sections and unit is ERROR:
+        unit = _error(tuple(FIELD.findall(sections[b"#"])))
     return _times(unit, count)
 
 
@@ -198,8 +199,8 @@ def _load(values: bytes) -> Times:
     return Results(load=max(loads)), 1
 
 
-_MEASURED: Final[Mapping[Report, Callable[[bytes], Times]]] = {IN_FLIGHT: _in_flight, LOAD: _load}
-"""The parsers of gauges."""
+GAUGES: Final[Mapping[bytes, Callable[[bytes], Times]]] = {b"in_flight": _in_flight, b"load": _load}
+"""The parsers of the values of gauges."""
 
 
 def _number(value: bytes) -> int:
@@ -223,7 +224,8 @@ def _scaled(count: int, rate: bytes) -> int:
     return (2 * count * whole + part) // (2 * part)
 
 
-def _error(tags: Iterable[tuple[bytes, bytes]]) -> ErrorReport:
+@lru_cache(KNOWN_TAGS)
+def _error(tags: tuple[tuple[bytes, bytes], ...]) -> ErrorReport:
     """One error with these fields, by the rules of ``POST /errors``."""
     fields: dict[str, Any] = {}
     for name, value in tags:
