@@ -110,7 +110,7 @@ class FleetBudget:
     def __init__(
         self,
         store: Store,
-        terms: FleetSettings,
+        settings: FleetSettings,
         *,
         rng: Random,
         clock: Callable[[], float],
@@ -123,16 +123,16 @@ class FleetBudget:
     ) -> None:
         self.store = store
         self.local_holds = LocalHolds(wall, instance)
-        self._terms = terms
-        self._settings = terms.dump()
-        self._window_us = terms.window_us
+        self._settings = settings
+        self._settings_text = settings.dump()
+        self._window_us = settings.window_us
         self._rng = rng
         self._clock = clock
         self._counter = counter
         self._pause = pause
         self._other = other
         self._is_alone = is_alone
-        self._own = OwnBeats(terms, clock)
+        self._own = OwnBeats(settings, clock)
         self._last = StoreExchange()
 
     # -- for the sidecar ----------------------------------------------------------------------------------------
@@ -159,19 +159,19 @@ class FleetBudget:
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Report the state of the container to the fleet; the state of the fleet, with the local hold if no other."""
-        begin, terms = self._clock(), self._terms
-        windows = {"window_us": terms.window_us, "expiry_us": terms.expiry_us}
-        reply = await _clear(self.store.beat(beat, settings=self._settings, **windows))
+        begin, settings = self._clock(), self._settings
+        windows = {"window_us": settings.window_us, "expiry_us": settings.expiry_us}
+        reply = await _clear(self.store.beat(beat, settings=self._settings_text, **windows))
         if isinstance(reply, Unknown):
             self._own.unanswered()
             return reply
         end = self._clock()
         self._own.take(beat, reply)
-        if self._own.is_due() or is_due(reply, beat, self._last.known_after(begin, end), terms):
+        if self._own.is_due() or is_due(reply, beat, self._last.known_after(begin, end), settings):
             reply = await self._attend(beat, reply)
         elif self._last.end < end:  # else a later claim has shown more
             self._last = StoreExchange(begin, end, reply.now_us, reply.epoch)
-        fleet = fleet_of(reply, terms, beat.instance, duplicate=self._own.is_duplicate)
+        fleet = fleet_of(reply, settings, beat.instance, duplicate=self._own.is_duplicate)
         hold, lost_hold = fleet.hold or self.local_holds.in_force, self._own.lost_hold
         if hold is fleet.hold and lost_hold is None:
             return fleet
@@ -224,7 +224,7 @@ class FleetBudget:
         for begin in range(0, len(listing.members), FEW_MEMBERS):
             present |= members.present(view, listing.members[begin : begin + FEW_MEMBERS])
             await asyncio.sleep(0)  # health answers go between
-        member_list = members.member_list_of(view, listing, present, self._terms, most=MAX_MEMBERS)
+        member_list = members.member_list_of(view, listing, present, self._settings, most=MAX_MEMBERS)
         fleet = values.replace(member_list.fleet, duplicate=self._own.is_duplicate, lost_hold=self._own.lost_hold)
         return member_list._replace(fleet=fleet)
 
@@ -291,7 +291,7 @@ class FleetBudget:
                 return read
             view, begin, end = read
             known = self._last.known_after(begin, end)
-            answer, edits = decide(view, Request(asked, self._terms, known, is_duplicate=self._own.is_duplicate))
+            answer, edits = decide(view, Request(asked, self._settings, known, is_duplicate=self._own.is_duplicate))
             if isinstance(asked, Claim) and isinstance(answer, Granted) and not (answer.replayed or is_counted):
                 answer, edits = await self._counted(answer, edits)
                 is_counted = True
@@ -310,18 +310,18 @@ class FleetBudget:
 
     async def _read(self, instance: str) -> Read:
         begin = self._clock()
-        view = await self.store.read(instance, window_us=self._window_us, expiry_us=self._terms.expiry_us)
+        view = await self.store.read(instance, window_us=self._window_us, expiry_us=self._settings.expiry_us)
         end = self._clock()
-        longest_us = max((terms.window_us for terms in view.settings), default=0)
+        longest_us = max((settings.window_us for settings in view.settings), default=0)
         if longest_us <= self._window_us:
             return Read(view, begin, end)
         self._window_us = longest_us  # another sidecar has a longer window, which this read did not cover
         return await self._read(instance)
 
     async def _listed(self) -> tuple[View, Listing]:
-        terms = self._terms
-        view = await self.store.read("", window_us=terms.window_us, expiry_us=terms.expiry_us)
-        return view, await self.store.members(most=MAX_MEMBERS, since_us=view.now_us - terms.window_us)
+        settings = self._settings
+        view = await self.store.read("", window_us=settings.window_us, expiry_us=settings.expiry_us)
+        return view, await self.store.members(most=MAX_MEMBERS, since_us=view.now_us - settings.window_us)
 
     async def _counted(self, granted: Granted, edits: Edits) -> tuple[Answer, Edits]:
         """Let the article's counter decide, if this sidecar runs with its strategy."""

@@ -20,12 +20,12 @@ DUPLICATE_BEATS: Final = 3
 class OwnBeats:
     """``clock`` gives seconds that also pass while the machine sleeps."""
 
-    def __init__(self, terms: FleetSettings, clock: Callable[[], float]) -> None:
+    def __init__(self, settings: FleetSettings, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._duplicate_s = DUPLICATE_BEATS * terms.beat_us / US_PER_S
+        self._duplicate_s = DUPLICATE_BEATS * settings.beat_us / US_PER_S
         self._duplicate_until = -1.0
         self._member = MemberKey()
-        self._holds = SeenHolds(terms.window_us)
+        self._holds = SeenHolds(settings.window_us)
         self._has_attended = self._is_watched = self._is_arriving = self._is_unanswered = False
         self._waits_since: float | None = None
 

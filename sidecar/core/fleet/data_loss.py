@@ -42,10 +42,10 @@ def notice(draft: Draft) -> None:
     state, view = draft.view.state, draft.view
     if (state.missing and not view.culls) or (state.retiring and not view.leases):
         lose(draft)
-    if draft.epoch.servers != draft.terms.servers and draft.now_us - draft.epoch.lost_us > draft.terms.beat_us:
+    if draft.epoch.servers != draft.settings.servers and draft.now_us - draft.epoch.lost_us > draft.settings.beat_us:
         # While the sidecars use two addresses, each could write its own: at most once a beat interval. Version 0.2
         # compares in the same way, with the same digest.
-        draft.epoch = replace(draft.epoch, servers=draft.terms.servers, lost_us=draft.now_us)
+        draft.epoch = replace(draft.epoch, servers=draft.settings.servers, lost_us=draft.now_us)
     _retime(draft)
 
 
@@ -81,7 +81,7 @@ def _noticed(draft: Draft, known: Known) -> Epoch:
         is_lost = is_lost or not epoch.lost_us or not 0 <= now_us - epoch.lost_us <= draft.limits.window_us
     run_id = draft.view.run_id
     if not epoch.born_us:
-        epoch = replace(epoch, born_us=now_us, servers=draft.terms.servers, run_id=run_id)
+        epoch = replace(epoch, born_us=now_us, servers=draft.settings.servers, run_id=run_id)
     elif is_other_process(run_id, epoch, known, now_us):
         epoch = replace(epoch, run_id=run_id, met_us=now_us)
     if is_lost:
@@ -101,7 +101,7 @@ def _is_lost(draft: Draft, known: Known) -> bool:
 def _lacks_last_grant(draft: Draft) -> bool:
     """Whether the last grant is of this window and not among the grants."""
     granted_us, grants = draft.epoch.granted_us, draft.view.grants
-    window_us = min(draft.limits.window_us, draft.terms.window_us)
+    window_us = min(draft.limits.window_us, draft.settings.window_us)
     return draft.now_us - window_us <= granted_us and max(grants.values(), default=0) + AHEAD_US < granted_us
 
 

@@ -18,14 +18,14 @@ HOUR_US: Final = 3600 * US_PER_S
 class Draft:
     """The tables as they will be once the edits are written. The rules read and change them by plain assignment.
 
-    ``now_us``: the store's clock. ``limits``: the strictest terms in force, for the fleet as the view has it.
+    ``now_us``: the store's clock. ``limits``: the strictest settings in force, for the fleet as the view has it.
     """
 
     def __init__(self, view: View, request: Request) -> None:
         self.view = view
         self.request = request
         self.now_us = view.now_us
-        self.terms = request.terms
+        self.settings = request.settings
         self.culls = dict(view.culls)
         self.leases = dict(view.leases)
         self.holds = dict(view.holds)
@@ -41,8 +41,8 @@ class Draft:
         self.limits = self.limits_of(self.fleet)
 
     def limits_of(self, fleet: int) -> Limits:
-        """The strictest of all terms in force, the requester's included, for a fleet of this size."""
-        return limits((*self.view.settings, self.terms), fleet)
+        """The strictest of all settings in force, the requester's included, for a fleet of this size."""
+        return limits((*self.view.settings, self.settings), fleet)
 
     # -- counts ---------------------------------------------------------------------------------------------------
 

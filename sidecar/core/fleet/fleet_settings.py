@@ -76,16 +76,16 @@ class FleetSettings(StoredRecord):
 
     @property
     def expiry_us(self) -> int:
-        """How long a member that no longer beats stays sent."""
+        """How long a member that no longer beats stays listed."""
         return BEATS_TO_LIVE * self.beat_us
 
     def checked(self) -> Self:
-        """The terms themselves. Raises ValueError for an unknown strategy or a text that is no share."""
+        """The settings themselves. Raises ValueError for an unknown strategy or a text that is no share."""
         StoredRecord.checked(self)
         Share.load(self.capacity)
         Share.load(self.min_healthy)
         if self.strategy not in STRATEGIES or self.window_us < 1:
-            raise ValueError("not valid terms")
+            raise ValueError("not valid settings")
         return self
 
 
@@ -93,7 +93,7 @@ REFUND_FACTOR: Final = 3
 
 
 class Limits(NamedTuple):
-    """The strictest of all terms in force, for a fleet of one size.
+    """The strictest of all settings in force, for a fleet of one size.
 
     ``capacity``: tokens a window. ``floor``: containers that have to stay available. ``refund_max``: grants a window
     at most, the refunded included; -1: no token is refunded. ``error_limit``: the lowest limit of errors; 0: none.
@@ -112,12 +112,12 @@ class Limits(NamedTuple):
     error_limit: int
 
 
-def limits(terms: Iterable[FleetSettings], fleet: int) -> Limits:
-    """Resolve all terms for ``fleet`` containers, available or not, and take the strictest of each."""
-    return _strictest(tuple(dict.fromkeys(terms)), fleet)
+def limits(every: Iterable[FleetSettings], fleet: int) -> Limits:
+    """Resolve all settings for ``fleet`` containers, available or not, and take the strictest of each."""
+    return _strictest(tuple(dict.fromkeys(every)), fleet)
 
 
-@lru_cache(maxsize=16)  # the terms hardly ever change, and every decision asks
+@lru_cache(maxsize=16)  # the settings hardly ever change, and every decision asks
 def _strictest(every: tuple[FleetSettings, ...], fleet: int) -> Limits:
     return Limits(
         max((sent.strategy for sent in every), key=STRATEGIES.index),
@@ -134,7 +134,7 @@ def _strictest(every: tuple[FleetSettings, ...], fleet: int) -> Limits:
     )
 
 
-def _refund_max(terms: FleetSettings, fleet: int) -> int:
-    if terms.refund_max == OFF or terms.strategy != "log":
+def _refund_max(settings: FleetSettings, fleet: int) -> int:
+    if settings.refund_max == OFF or settings.strategy != "log":
         return OFF
-    return terms.refund_max or REFUND_FACTOR * Share.load(terms.capacity).at_most(fleet)
+    return settings.refund_max or REFUND_FACTOR * Share.load(settings.capacity).at_most(fleet)

@@ -90,7 +90,7 @@ def by_duplicate(draft: Draft, instance: str, member: MemberKey) -> GateRefusal 
     is_noted = bool(noted_us) and draft.now_us - noted_us < draft.limits.expiry_us
     is_seen = member.is_other(MemberKey(draft.view.incarnation, draft.view.identity))
     is_duplicate = is_noted or draft.request.is_duplicate or is_seen
-    return GateRefusal("duplicate", draft.terms.beat_us) if is_duplicate else None
+    return GateRefusal("duplicate", draft.settings.beat_us) if is_duplicate else None
 
 
 # -- data loss ------------------------------------------------------------------------------------------------------
@@ -139,9 +139,9 @@ def by_trial(draft: Draft, cause: str) -> GateRefusal | None:
     if pause_us := trial.pause_left_us(draft.now_us):
         return GateRefusal("paused" if trial.failures else "trial", pause_us)
     if out >= trial.limit:
-        return GateRefusal("trial", draft.terms.beat_us)
+        return GateRefusal("trial", draft.settings.beat_us)
     if trial.limit == FIRST and _others_tried(draft, cause) >= UNPROVEN_CAUSES:
-        return GateRefusal("causes", draft.terms.beat_us)
+        return GateRefusal("causes", draft.settings.beat_us)
     return None
 
 
@@ -166,7 +166,7 @@ def by_floor(draft: Draft, instance: str) -> GateRefusal | None:
     after = draft.available - is_counted
     if after >= draft.limits_of(fleet).floor:
         return None
-    return GateRefusal("floor" if after else "last", draft.terms.beat_us)
+    return GateRefusal("floor" if after else "last", draft.settings.beat_us)
 
 
 def is_available(draft: Draft, instance: str) -> bool:
@@ -217,7 +217,7 @@ def by_pending_culls(draft: Draft) -> GateRefusal | None:
     """Refuse a retirement while there are suspects that may be culled; suspects of a paused cause may not."""
     causes = (cause for cause, count in draft.view.causes.items() if count > 0)
     is_pending = any(not draft.trial(cause).pause_left_us(draft.now_us) for cause in causes)
-    return GateRefusal("culls", draft.terms.beat_us) if is_pending else None
+    return GateRefusal("culls", draft.settings.beat_us) if is_pending else None
 
 
 def by_slots(draft: Draft, lease: LeaseRequest) -> GateRefusal | None:
@@ -225,4 +225,4 @@ def by_slots(draft: Draft, lease: LeaseRequest) -> GateRefusal | None:
     holder = slots.holder_of(draft, lease.instance)
     others = slots.used(draft) - bool(holder)
     is_free = others < slots.capacity(draft, lease) and holder in ("", lease.holder)
-    return None if is_free else GateRefusal("slots", draft.terms.beat_us)
+    return None if is_free else GateRefusal("slots", draft.settings.beat_us)

@@ -196,15 +196,15 @@ def present(view: View, rows: Iterable[tuple[str, int, str, str]]) -> dict[str, 
 
 
 def member_list_of(
-    view: View, listing: Listing, members: Mapping[str, Member], terms: FleetSettings, *, most: int
+    view: View, listing: Listing, members: Mapping[str, Member], settings: FleetSettings, *, most: int
 ) -> MemberList:
     """The fleet as the view has it, and its first ``most`` by name: ``members`` of the listing, and who is missing."""
-    now_us, in_use = view.now_us, _in_use(view, terms)
+    now_us, in_use = view.now_us, _in_use(view, settings)
     rows = {**members, **_missing(view, listing)}
     in_force = (row.shown(scope) for scope, row in sorted(view.holds.items()) if row.left_us(now_us))
     departed = [(name, (now_us - at) / US_PER_S) for name, at in listing.departed if name not in rows]
     return MemberList(
-        fleet_of(_as_reply(view, len(in_use)), terms, ""),
+        fleet_of(_as_reply(view, len(in_use)), settings, ""),
         len(in_use),
         tuple(rows[name] for name in sorted(rows)[:most]),
         tuple(in_force),
@@ -240,9 +240,9 @@ def _missing(view: View, listing: Listing) -> dict[str, Member]:
     }
 
 
-def _in_use(view: View, terms: FleetSettings) -> list[int]:
+def _in_use(view: View, settings: FleetSettings) -> list[int]:
     """When each token in use was granted, in ascending order."""
-    oldest_us = view.now_us - terms.window_us
+    oldest_us = view.now_us - settings.window_us
     return sorted(at for claim, at in view.grants.items() if claim not in view.refunded and at >= oldest_us)
 
 

@@ -19,7 +19,7 @@ COMPARED_FROM: Final = 3
 PER_MILLION: Final = 1_000_000
 
 
-def is_due(reply: BeatReply, beat: Beat, known: Known, terms: FleetSettings) -> bool:
+def is_due(reply: BeatReply, beat: Beat, known: Known, settings: FleetSettings) -> bool:
     """Whether the answer to a beat shows anything that has to be decided and written."""
     state = reply.state
     if beat.first or beat.presence in (Presence.DOWN, Presence.GONE) or not reply.former:
@@ -31,18 +31,18 @@ def is_due(reply: BeatReply, beat: Beat, known: Known, terms: FleetSettings) -> 
     has_several = reply.alive > 1 and reply.now_us - state.several_us >= SEVERAL_EVERY_US
     is_other_incarnation = member_incarnation(reply.former) != beat.incarnation
     is_seen = has_members_gone or has_ended or has_several or is_other_incarnation
-    return is_seen or _shows_episode(reply, terms) or _shows_loss(reply, known, terms)
+    return is_seen or _shows_episode(reply, settings) or _shows_loss(reply, known, settings)
 
 
-def _shows_episode(reply: BeatReply, terms: FleetSettings) -> bool:
+def _shows_episode(reply: BeatReply, settings: FleetSettings) -> bool:
     suspect = sum(reply.causes.values())
-    is_sick = trial.is_majority(reply.median_errors, terms.error_limit, suspect, reply.alive)
+    is_sick = trial.is_majority(reply.median_errors, settings.error_limit, suspect, reply.alive)
     return trial.is_due(reply.state, reply.causes, reply.now_us, is_sick=is_sick)
 
 
-def _shows_loss(reply: BeatReply, known: Known, terms: FleetSettings) -> bool:
+def _shows_loss(reply: BeatReply, known: Known, settings: FleetSettings) -> bool:
     epoch, former = reply.epoch, known.epoch
-    if not epoch.born_us or epoch.servers != terms.servers:
+    if not epoch.born_us or epoch.servers != settings.servers:
         return True
     if data_loss.is_other_process(reply.run_id, epoch, known, reply.now_us):
         return True
@@ -52,7 +52,7 @@ def _shows_loss(reply: BeatReply, known: Known, terms: FleetSettings) -> bool:
     return (is_other and epoch.losses <= former.losses) or data_loss.is_stepped(known, reply.now_us)
 
 
-def fleet_of(reply: BeatReply, terms: FleetSettings, instance: str, *, duplicate: bool = False) -> Fleet:
+def fleet_of(reply: BeatReply, settings: FleetSettings, instance: str, *, duplicate: bool = False) -> Fleet:
     """The fleet by the answer to a beat of ``instance``."""
     state = reply.state
     totals = _totals(state)
@@ -72,7 +72,7 @@ def fleet_of(reply: BeatReply, terms: FleetSettings, instance: str, *, duplicate
         retiring=state.retiring,
         culls_by=_culls_by(state),
         used=reply.used,
-        capacity=Share.load(terms.capacity).at_most(fleet_size),
+        capacity=Share.load(settings.capacity).at_most(fleet_size),
         **_medians(reply.alive, reply.median_errors, reply.median_ratio),
         duplicate=duplicate,
         tells_process=bool(reply.run_id),

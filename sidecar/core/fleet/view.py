@@ -154,7 +154,11 @@ def settings_in_force(heard: Mapping[str, int], now_us: int) -> tuple[FleetSetti
     """All readable settings that a beat brought within their own expiry, each once. ``heard``: when, by their text."""
     loaded = ((FleetSettings.load(text), heard_us) for text, heard_us in heard.items())
     return tuple(
-        dict.fromkeys(terms for terms, heard_us in loaded if terms is not None and now_us - heard_us <= terms.expiry_us)
+        dict.fromkeys(
+            settings
+            for settings, heard_us in loaded
+            if settings is not None and now_us - heard_us <= settings.expiry_us
+        )
     )
 
 
@@ -204,13 +208,13 @@ Asked = Claim | LeaseRequest | ReturnGrant | Attend | PutHold | EndHold
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request, the sidecar's terms, and what the sidecar remembers of the store.
+    """A request, the sidecar's settings, and what the sidecar remembers of the store.
 
     ``is_duplicate``: two containers use this instance name.
     """
 
     asked: Asked
-    terms: FleetSettings
+    settings: FleetSettings
     known: Known = NEVER_MET
     is_duplicate: bool = False
 
