@@ -1,8 +1,7 @@
 """``GET /why``: why the container is in its state and what would change that, as JSON and as text.
 
 All of it comes from memory: nothing here waits for the shared store. The public listener shows no free text of the app:
-no samples, no capture, no incarnation ids. Both listeners show the author and the reason of a hold, unless the public
-answer is brief: then it shows nothing that a person wrote.
+no samples, no capture, no incarnation ids. Both listeners show the author and the reason of a hold.
 """
 
 from __future__ import annotations

@@ -109,15 +109,10 @@ def lost_hold(lost: Hold) -> str:
     return f"Redis has lost a hold before its end ({hold(lost)}): set it again if it is still needed"
 
 
-def anonymous_hold(value: Hold) -> Hold:
-    """The hold without what a person wrote: the author's name and the reason."""
-    return replace(value, author="a person", reason="")
-
-
 def anonymous_answer(value: Answer) -> Answer:
-    """The answer, and if a hold refused, the hold as ``anonymous_hold`` gives it."""
+    """The answer, and if a hold refused, the hold without what a person wrote: the author's name and the reason."""
     if isinstance(value, Denied) and value.hold is not None:
-        return replace(value, hold=anonymous_hold(value.hold))
+        return replace(value, hold=replace(value.hold, author="a person", reason=""))
     return value
 
 
