@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.fleet.members import LONGEST, About
+from sidecar.core.fleet.members import LONGEST, About, digest_of
 from sidecar.core.types import State
 
 WELL = About(State.UP, 1_700_000_000, "2026-11-20T17:00:00Z", 80, 2, 5, "0.9.0", 1_699_990_000)
@@ -89,3 +89,8 @@ def test_whatever_is_packed_is_short_and_can_be_read(about: About) -> None:
 )
 def test_line_that_was_not_packed_here_says_nothing(line: str) -> None:
     assert About.load(line) is None
+
+
+def test_settings_of_bytes_that_are_no_text_have_a_digest_of_their_own() -> None:
+    """Others write to the store, too, and one bad text must not hide the list of members."""
+    assert digest_of("\udcff") not in {digest_of(""), digest_of("{}")}
