@@ -305,6 +305,18 @@ async def test_failure_says_the_address_and_what_was_said(
     assert (failed.value.word, failed.value.said.endswith(said.format(port=redis_server.port))) == (word, True)
 
 
+async def test_server_that_hangs_after_it_was_reached_gave_no_answer(
+    redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    store = open_store(redis_server.url, timeout_s=TIMEOUT_S)
+    await store.members(most=1, since_us=0)
+    redis_server.pause()
+    with impatient(store), pytest.raises(StoreError) as failed:
+        await store.members(most=1, since_us=0)
+    redis_server.resume()
+    assert failed.value.said == f"{redis_server.url}: no answer"
+
+
 def test_what_was_said_has_neither_a_frame_nor_a_password() -> None:
     text = f"unknown command 'AUTH', with args beginning with: '{SECRET}'"
     refused = theirs.ConnectionError("Error 111 connecting to h:1.")
