@@ -252,7 +252,7 @@ ROWS: Final = (
     Row("scrape_interval", "3s", {"Scraper.interval_s": "3.0"}),
     Row("statsd_listen", "127.0.0.2:8125", {"hosts of datagrams": "127.0.0.2"}),
     Row("statsd_socket", "{run}/d", {"hosts of datagrams": "{run}/d 127.0.0.1"}),
-    Row("statsd_prefix", "web", {"PacketReader.units[web.heartbeat]": "Heartbeat"}),
+    Row("statsd_prefix", "web", {"PacketReader.counters[web.heartbeat]": "Heartbeat"}),
     # the listeners
     Row("local_listen", "127.0.0.2:2", {"hosts of local": "127.0.0.2", "PageSources.listeners[local]": "127.0.0.2:0"}),
     Row("socket", "{run}/s", {"hosts of local": "{run}/s 127.0.0.1"}),
