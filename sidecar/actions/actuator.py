@@ -121,7 +121,6 @@ class Actuator:
     def notice(self, record: Record) -> None:
         """Observe a step of the container."""
         if record.container.state is not State.DOWN:
-            self._wanted.clear()
             if self._order is not None:
                 self._order.is_over.set()
         elif any(isinstance(event, Moved) for event in record.events):

@@ -43,7 +43,9 @@ def _disk_of_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 class Story:
     """An action that answers ``answer`` after ``takes_s``, when it was asked, and the results that were told."""
 
-    def __init__(self, asked: AskedFile | None = None, *, timeout_s: float = 30.0, found: Container = UP) -> None:
+    def __init__(
+        self, asked: AskedFile | None = None, *, timeout_s: float = 30.0, found: Container = UP, jitter: float = 0.5
+    ) -> None:
         self.answer: str | ActionError = AWAY
         self.takes_s = 0.0
         self.times: list[float] = []
@@ -58,6 +60,7 @@ class Story:
             on_result=self.results.append,
             asked=asked,
             found_down_s=0.0,
+            jitter=lambda: jitter,
         )
 
     async def _act(self) -> str:
@@ -136,6 +139,15 @@ async def test_agent_that_is_back_carries_it_out_and_both_ends_are_told_once() -
         assert len(story.times) == 33
 
 
+@pytest.mark.parametrize(("jitter", "pause"), [(0.0, 0.4), (1.0, 0.6)])
+@in_virtual_time
+async def test_sidecars_of_a_fleet_do_not_ask_at_the_same_time(jitter: float, pause: float) -> None:
+    async with running(Story(jitter=jitter)) as story:
+        story.go_down()
+        await asyncio.sleep(5)
+        assert set(story.pauses) == {pause}
+
+
 @in_virtual_time
 async def test_agent_that_is_back_soon_is_no_failure() -> None:
     async with running(Story()) as story:
@@ -151,7 +163,9 @@ async def test_refusal_is_told_at_once_and_a_repaired_policy_is_used() -> None:
     async with running(Story()) as story:
         story.answer = NO_POLICY
         story.go_down()
-        await asyncio.sleep(200)
+        await asyncio.sleep(1)
+        assert story.told == [(True, True)]
+        await asyncio.sleep(199)
         assert (story.pauses, story.told) == ([120.0], [(True, True)])
         story.answer = "stopped"
         await asyncio.sleep(3600)
@@ -247,12 +261,24 @@ async def test_restarted_sidecar_asks_again(progress: ActionProgress, tmp_path: 
 async def test_failure_is_told_once_over_restarts_and_why_has_it(tmp_path: Path) -> None:
     asked = AskedFile(tmp_path / "asked")
     for told in ([(True, True)], []):
-        story = await _restarted(asked, AWAY, lambda story: story.actuator.last)
+        async with running(Story(asked, found=DOWN)) as story:
+            story.answer = NO_POLICY
+            await eventually(lambda story=story: story.actuator.last, timeout_s=60, what="it is refused")  # type: ignore[misc]
+            await eventually(
+                lambda: asked.read(LATCH) is ActionProgress.FAILURE_TOLD, timeout_s=60, what="it is written down"
+            )
         assert story.told == told
         assert story.actuator.last is not None
         assert story.actuator.last.asks_again
-        asked.note(LATCH, ActionProgress.WITHOUT_RESULT)
-        asked.note(LATCH, ActionProgress.FAILURE_TOLD)
+
+
+async def test_what_was_not_read_yet_is_written_down_before_it_is_told(tmp_path: Path) -> None:
+    asked = AskedFile(tmp_path / "asked")
+    async with running(Story(asked, found=DOWN)) as story:
+        await eventually(
+            lambda: asked.read(LATCH) is ActionProgress.NOT_CARRIED_OUT, timeout_s=60, what="it is written down"
+        )
+    assert story.told == []
 
 
 async def test_sidecar_that_was_killed_while_it_asked_again_leaves_doubt(tmp_path: Path) -> None:
