@@ -1,1 +1,1 @@
-"""Explanations for engineers: the table of reasons, and samples of errors."""
+"""Explanations for engineers: the table of words, sentences of it, and samples of errors."""

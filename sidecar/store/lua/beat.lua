@@ -7,8 +7,8 @@
 -- KEYS[14]  ratios  sorted set, instance that told one -> failed requests per million
 -- KEYS[15]  abouts  hash, instance that is alive, or down and in culls -> the description by its sidecar
 -- ARGV[1]   instance, ARGV[2] presence: "starting", "well", "suspect", "down" or "gone"
--- ARGV[3]   member row: "<incarnation>\n<cause>\n<0|1 refused>" with neither cause nor 1 unless it is suspect;
---           the incarnation may hold line breaks
+-- ARGV[3]   member row: "<incarnation>\n<identity, left out by 0.2>\n<cause>\n<0|1 refused>" with neither cause nor 1
+--           unless it is suspect; the first two are one text here
 -- ARGV[4]   errors, ARGV[5] ratio or "", ARGV[6] text of the settings, ARGV[7] its new description or ""
 -- ARGV[8]   window in microseconds, ARGV[9] expiry: a member that is silent for longer is struck off
 -- ARGV[10]  how many are struck off at most, ARGV[11] how many causes are counted; any others as "other"

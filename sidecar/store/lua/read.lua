@@ -7,7 +7,7 @@
 -- KEYS[4]   holds     hash, instance, or "" for the service -> text
 -- KEYS[5]   settings  sorted set, text -> when a beat last brought it
 -- KEYS[6]   alive     sorted set, instance -> last beat
--- KEYS[7]   members   hash, instance -> "<incarnation>\n<cause>\n<0|1 refused>"; the incarnation may hold line breaks
+-- KEYS[7]   members   hash, instance -> "<incarnation>\n<identity, left out by 0.2>\n<cause>\n<0|1 refused>"
 -- KEYS[8]   causes    hash, cause -> suspects
 -- KEYS[9]   control   hash, "<refused|recovered|ended>|<cause>" -> suspects
 -- KEYS[10]  grants    sorted set, claim id -> when a token was granted
