@@ -195,6 +195,10 @@ job "app" {
         # Begin with "shadow": the sidecar only says what it would do. Later set "enforce".
         ARBITER_MODE = "shadow"
 
+        # The page, `fleet` and `/why` say if the suspects share a node or a version. The app may also report a `version`.
+        ARBITER_NODE = "${node.unique.name}"
+        # ARBITER_APP_VERSION = "412"
+
         # Time after its start in which a new app is not judged.
         ARBITER_GRACE = "30s"
 

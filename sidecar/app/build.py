@@ -24,13 +24,15 @@ from sidecar.controller.incarnation_ids import IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
 from sidecar.controller.membership import Description, Membership
+from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.members import digest_of
 from sidecar.core.life.container import Container, resume, start
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FLOOR, FULL, Weight
-from sidecar.core.types import NAMELESS, Policy, RandomIdentity
+from sidecar.core.types import NAMELESS, Policy, RandomIdentity, State
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.server.history import History
+from sidecar.server.trait_watch import TraitWatch
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Observers
@@ -70,6 +72,7 @@ class Sidecar(NamedTuple):
     actuator: Actuator | None
     report_tap: ReportTap
     app_port: AppPort | None
+    trait_watch: TraitWatch
 
     def snapshot(self) -> Snapshot:
         """What the controller published last."""
@@ -107,7 +110,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
     )
     inbox = Inbox()
     settings = digest_of(build_store.fleet_settings(config).dump())
-    describe = Description(config.judging.error_limit, __version__, settings)
+    describe = Description(config.judging.error_limit, __version__, settings, traits(config))
     membership = _membership(config, budget, inbox, observers, describe)
     controller = await _controller(config, journal, observers, budget=budget, inbox=inbox, publish=membership.update)
     ledger, history = _ledger(config, budget, observers), History(time.time)
@@ -122,6 +125,13 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
     def errors_ever() -> int:
         return sum(controller.assessment.measurements.errors.ever().values())
 
+    trait_watch = TraitWatch(
+        budget.member_list,
+        lambda: controller.container.state is State.SUSPECT,
+        rng=_rng(),
+        on_failure=partial(observers.failed, "budget"),
+    )
+    observers.beats.append(trait_watch.beaten)
     app_port = None
     if config.app.app_port:
         app_port = build_optional.app_port(config, controller, inbox.offer, observers, metrics.registry)
@@ -141,12 +151,18 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         build_optional.actuator(config, metrics.registry, observers, leave),
         ReportTap(time.time),
         app_port,
+        trait_watch,
     )
 
 
 def metrics_of(config: Config) -> Metrics:
     """The metrics of this sidecar; they are needed before the log, which counts its lost lines."""
     return Metrics(config.identity.mode, config.judging.error_limit, build_store.known_capacity(config.budget))
+
+
+def traits(config: Config) -> Traits:
+    """What this container may share with others, as far as the settings say."""
+    return Traits(config.identity.app_version, config.identity.node)
 
 
 def policy(config: Config) -> Policy:
@@ -253,6 +269,7 @@ def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger
         wall=time.time,
         rng=_rng(),
         on_failure=partial(observers.failed, "ledger"),
+        traits=traits(config),
     )
     observers.steps.append(ledger.notice)
     observers.beats.append(ledger.beaten)

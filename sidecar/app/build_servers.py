@@ -168,6 +168,7 @@ def _why(sidecar: Sidecar) -> Why:
             wall=time.time,
             action=lambda: sidecar.actuator.last if sidecar.actuator else None,
             warnings=sidecar.warnings,
+            common=lambda: sidecar.trait_watch.value,
         ),
         sidecar.history,
     )

@@ -48,7 +48,10 @@ _WITHIN: Final = {
 """The state by its presence in the fleet -> the more detailed states that agree with it."""
 
 _NARROW: Final = ("instance", "state", "kind", "since", "heard")
-_ALL: Final = (*_NARROW, "age", "errors", "weight", "life", "version")
+_ALL: Final = (*_NARROW, "age", "errors", "weight", "life", "version", "node", "app")
+_TRAITS: Final = ("node", "app")
+"""Columns that are shown where a container has a value: most fleets need neither."""
+
 _LIFE: Final = 17
 """Characters of an incarnation that are shown. Other columns are never cut: operators search for the names."""
 
@@ -66,6 +69,8 @@ class ContainerRow(NamedTuple):
     life: str = UNKNOWN
     version: str = UNKNOWN
     age: str = UNKNOWN
+    node: str = UNKNOWN
+    app: str = UNKNOWN
 
     @property
     def rank(self) -> int:
@@ -122,6 +127,8 @@ def head(seen: dict[str, Any], now: float) -> Iterator[str]:
         for recurring in fleet.get("recurring", ()):
             yield plain(f"recurs  {recurring['cause']}: {recurs(**recurring)}; see health-arbiter report")
         yield from _errors(fleet)
+        if common := seen.get("common"):
+            yield plain(f"common  {common['sentence']}")
         yield from _twins(seen["members"])
         yield from _problems(fleet)
     yield from (f"hold    {hold_line(hold, now)}" for hold in _holds(seen))
@@ -144,9 +151,11 @@ def rows(seen: dict[str, Any], now: float, gone_limit: int = GONE_LIMIT) -> list
 
 def table(shown: Sequence[ContainerRow], width: int) -> list[str]:
     """The rows as lines, with all columns if the terminal is wide enough, without control characters."""
-    names = _ALL if width >= WIDE else _NARROW
+    names: tuple[str, ...] = _NARROW
+    if width >= WIDE:
+        names = tuple(n for n in _ALL if n not in _TRAITS or any(getattr(row, n) != UNKNOWN for row in shown))
     cells = [[plain(getattr(row, name)) for name in names] for row in shown]
-    if names is _ALL:
+    if names is not _NARROW:
         life = names.index("life")
         cells = [[*row[:life], row[life][:_LIFE], *row[life + 1 :]] for row in cells]
     widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
@@ -198,6 +207,8 @@ def _detailed(row: ContainerRow, about: dict[str, Any], now: float) -> Container
         weight=f"{about['weight']}%",
         life=about["incarnation"],
         version=about["version"],
+        node=about.get("node") or UNKNOWN,
+        app=about.get("app_version") or UNKNOWN,
         age=span(now - about["born"]) if about.get("born") else UNKNOWN,
     )
 
@@ -209,7 +220,13 @@ def container(about: dict[str, Any], now: float) -> str:
     """What a sidecar says of its own container, as one line."""
     age = f", age {span(now - about['born'])}" if about.get("born") else ""
     state = f"{about['state']} for {span(now - about['since'])}{age}, {about['errors']} errors of {about['limit']}"
-    return f"{state}, weight {about['weight']} %, incarnation {about['incarnation']}, version {about['version']}"
+    life = f"incarnation {about['incarnation']}, version {about['version']}{_traits(about)}"
+    return f"{state}, weight {about['weight']} %, {life}"
+
+
+def _traits(about: dict[str, Any]) -> str:
+    named = (("node", about.get("node")), ("app version", about.get("app_version")))
+    return "".join(f", {name} {value}" for name, value in named if value)
 
 
 def hold_line(hold: dict[str, Any], now: float) -> str:

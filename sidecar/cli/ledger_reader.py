@@ -46,6 +46,9 @@ _TOOK: Final = {
 }
 """What the seconds of an entry are, by its word."""
 
+_TRAITS: Final = {"node": "node", "app_version": "app version"}
+"""Fields of a cull, by which culled containers may be compared."""
+
 _REMEMBERED: Final = 2000
 since_option: Final = partial(
     click.option, "--since", "since_s", type=DURATION, metavar="DURATION", help="How far back."
@@ -124,7 +127,8 @@ def as_text(event: Event) -> str:
     is_sentence = " " in event["reason"]
     columns = [event["instance"], event["kind"], "" if is_sentence else event["reason"]]
     author = f"by {event['author']}" if event["author"] else ""
-    details = "  ".join(filter(None, [author, took, event["reason"] if is_sentence else "", detail]))
+    traits = [f"{name} {event[field]}" for field, name in _TRAITS.items() if event.get(field)]
+    details = "  ".join(filter(None, [author, took, *traits, event["reason"] if is_sentence else "", detail]))
     lines = [plain(_COLUMNS.format(at, what, *(column or "-" for column in columns)) + details)]
     lines += [f"    {plain(line.expandtabs())}" for line in rest[:DETAIL_LINES]]
     if (left_out := len(rest) - DETAIL_LINES) > 0:

@@ -16,6 +16,8 @@ from sidecar.net import address_gate
 from sidecar.runlock import durations
 
 _BUDGET_LIMIT = 1000
+LONGEST_LABEL: Final = 64
+"""Maximum number of characters of a node's name or an app's version, as in a report."""
 _DAY_S = 86400  # beyond any use, and within what the event loop's timers can hold
 _MONTH_DAYS = 30
 
@@ -38,6 +40,12 @@ def _long_seconds(value: object) -> float:
     if seconds > _MONTH_DAYS * _DAY_S:
         raise ValueError(f"must be at most {_MONTH_DAYS * 24}h")
     return seconds
+
+
+def _label(text: str) -> str:
+    if len(text) > LONGEST_LABEL or not all("!" <= letter <= "~" for letter in text):
+        raise ValueError(f"must be at most {LONGEST_LABEL} printable ASCII characters without blanks")
+    return text
 
 
 def _web_url(text: str) -> str:
@@ -82,7 +90,7 @@ Fraction = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 LongSeconds = Annotated[float, BeforeValidator(_long_seconds)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
-
+Label = Annotated[str, AfterValidator(_label)]
 StatsdPrefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]
 
 ShareOfFleet = Annotated[str, BeforeValidator(shares.checked)]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Fraction,
         KindLimits,
         KindNames,
+        Label,
         Link,
         Listen,
         ListenOrOff,
@@ -61,6 +62,14 @@ class IdentityConfig(NamedTuple):
         Name,
         Field(max_length=128),
         "Name of this container, unique within the service; under Nomad by default the allocation's id.",
+    ] = ""
+    node: Annotated[
+        Label,
+        "Name of the machine that the container runs on, to tell what suspects have in common; empty: not known.",
+    ] = ""
+    app_version: Annotated[
+        Label,
+        "Version of the app, for the same; the app may report another as `version`; empty: not known.",
     ] = ""
     mode: Annotated[
         Mode,

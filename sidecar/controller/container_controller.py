@@ -54,6 +54,7 @@ from sidecar.core.types import (
     REVIVED,
     AppExited,
     Claim,
+    ErrorReport,
     Judgement,
     Latch,
     LeaseRequest,
@@ -277,6 +278,8 @@ class Controller:
                 self.stale_reports += 1
             else:
                 self.assessment.take(report, now)
+                if isinstance(report, ErrorReport) and report.version:
+                    self.container = replace(self.container, app_version=report.version)
         self._has_news = True
 
     def _end_incarnation(self, now: float) -> None:

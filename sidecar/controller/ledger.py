@@ -17,6 +17,7 @@ from random import Random
 from typing import Final, Protocol
 
 from sidecar.controller.ledger_entries import EntryWriter
+from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Entry, Unknown
@@ -69,10 +70,11 @@ class Ledger:
         rng: Random,
         on_failure: Callable[[Exception], None],
         clock: Callable[[], float] = time.monotonic,
+        traits: Traits = NO_TRAITS,
     ) -> None:
         self.dropped = 0
         self._budget = budget
-        self._entries = EntryWriter(instance)
+        self._entries = EntryWriter(instance, traits)
         self._wall = wall
         self._clock = clock
         self._rng = rng

@@ -17,6 +17,7 @@ from typing import Any, Final
 from sidecar.client.redaction import redacted
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence
+from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
     CausePaused,
@@ -72,8 +73,9 @@ class EntryWriter:
     Durations are of the monotonic clock, because the wall clock may jump by hours.
     """
 
-    def __init__(self, instance: str) -> None:
+    def __init__(self, instance: str, traits: Traits = NO_TRAITS) -> None:
         self._instance = instance
+        self._traits = traits
         self._kind = ""
         self._refused: set[str] = set()
         self._offset_s = 0.0
@@ -133,7 +135,9 @@ class EntryWriter:
 
     def _culled(self, event: Culled, record: Record) -> Entry:
         self._kind = MANUAL if event.order else self._kind or complaint(event.verdict, record.evidence)
-        culled = self._entry("culled", seconds=event.suspect_s, **_why(event.order, event.verdict, event.why))
+        why = _why(event.order, event.verdict, event.why)
+        version = record.container.app_version or self._traits.version
+        culled = self._entry("culled", seconds=event.suspect_s, node=self._traits.node, app_version=version, **why)
         if record.cull_evidence is None:
             return culled
         return culled._replace(detail="\n".join((culled.detail, *self._lines(record.cull_evidence)))[:DETAIL_LIMIT])

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
+from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
 from sidecar.core.fleet.members import About
 from sidecar.core.life.container import Container
@@ -72,7 +73,8 @@ class BeatBudget(Protocol):
 class Description:
     """Describes the container for people. ``limit``, ``version`` and ``settings`` as in ``About``."""
 
-    def __init__(self, limit: int, version: str, settings: str = "") -> None:
+    def __init__(self, limit: int, version: str, settings: str = "", traits: Traits = NO_TRAITS) -> None:
+        self._traits = traits
         self._limit = limit
         self._version = version
         self._settings = settings
@@ -95,6 +97,8 @@ class Description:
             self._version,
             int(self._born),
             self._settings,
+            self._traits.node,
+            container.app_version or self._traits.version,
         )
 
 

@@ -42,7 +42,10 @@ class Judgement(StrEnum):
 
 
 class ErrorReport(NamedTuple):
-    """The app reports ``errors`` errors. With 0 it only announces ``app_start``, its id of its incarnation."""
+    """The app reports ``errors`` errors. With 0 it only announces ``app_start``, its id of its incarnation.
+
+    ``version``: of the app, if it tells.
+    """
 
     errors: int = 1
     level: ErrorLevel = ErrorLevel.SERVER_ERROR
@@ -51,6 +54,7 @@ class ErrorReport(NamedTuple):
     fingerprint: str | None = None
     fatal: bool = False
     app_start: str | None = None
+    version: str | None = None
 
 
 class Results(NamedTuple):
@@ -412,6 +416,7 @@ class Entry(NamedTuple):
     ``kind``: of the errors. ``seconds``: how long it took or lasts, where that matters. ``detail``: a sentence for a
     person, and in the lines below it the evidence of a cull; ``DETAIL_LIMIT`` characters at most. ``once``: a key that
     is the same in all sidecars that see the event, so that only one of them writes it. ``id``: its id in the store.
+    ``node`` and ``app_version``: of a container that was culled.
     """
 
     what: str
@@ -424,6 +429,8 @@ class Entry(NamedTuple):
     detail: str = ""
     once: str = ""
     id: str = ""
+    node: str = ""
+    app_version: str = ""
 
 
 ENTRY_WORDS: Final = frozenset(

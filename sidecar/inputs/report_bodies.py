@@ -154,6 +154,7 @@ READERS: Final[Readers] = {
     "fingerprint": ("fingerprint", _token),
     "fatal": ("fatal", _fatal),
     "app_start": ("app_start", _token),
+    "version": ("version", _token),
 }
 
 RESULTS: Final[Readers] = {

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from sidecar.core.explain import reasons
+from sidecar.core.fleet import common_trait
 from sidecar.core.fleet import members as fleet_members
 from sidecar.core.fleet.members import MemberList
 from sidecar.core.types import Entry, Fleet, Hold, Unknown
@@ -180,6 +181,7 @@ def _member_list(member_list: MemberList) -> dict[str, Any]:
     return {
         **member_list._asdict(),
         "fleet": fleet_members.fleet_json(member_list.fleet),
+        "common": common_trait.as_json(common_trait.of_members(member_list.members)),
         **fleet_members.members_json(member_list.members, member_list.departed),
         "holds": [fleet_members.hold_json(hold) for hold in member_list.holds],
     }

@@ -19,7 +19,9 @@ from sidecar.client.redaction import redacted
 from sidecar.config.rollout import SHADOW
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence, ErrorSample
+from sidecar.core.fleet import common_trait
 from sidecar.core.fleet import members as fleet_members
+from sidecar.core.fleet.common_trait import CommonTrait
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Fleet, Granted, Hold, State, Unknown
@@ -56,7 +58,8 @@ class WhySources(NamedTuple):
 
     ``heard_s``: the age of ``fleet`` in seconds. ``local_hold``: a hold that the shared store does not know.
     ``leaving(limit)``: as in ``RollingCounts``. ``samples``: the errors of this incarnation. ``action``: how the last
-    action ended, if there was one. ``warnings``: what is wrong around the sidecar, in sentences.
+    action ended, if there was one. ``warnings``: what is wrong around the sidecar, in sentences. ``common``: what the
+    suspects have in common.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -68,6 +71,7 @@ class WhySources(NamedTuple):
     wall: Callable[[], float]
     action: Callable[[], ActionResult | None] = lambda: None
     warnings: Callable[[], list[str]] = list
+    common: Callable[[], CommonTrait | None] = lambda: None
 
 
 class Why:
@@ -155,6 +159,7 @@ class Why:
             "budget": _budget(container, answered_at, fleet, unix - self._from.heard_s()),
             "fleet": {**fleet_members.fleet_json(fleet), "hold": fleet_members.hold_json(held)} if fleet else None,
             "hold": fleet_members.hold_json(held),
+            "common": common_trait.as_json(self._from.common()),
             "remedies": list(remedies(seen, outlook)),
             "history": [_decision(each) for each in self._history.newest()],
             "runbook": _runbook(own.runbook_url, container),

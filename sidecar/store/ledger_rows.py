@@ -15,7 +15,15 @@ from typing import Any, Final
 from sidecar.core.types import DETAIL_LIMIT, ENTRY_WORDS, Entry
 from sidecar.store.replies import InvalidReplyError, encoded
 
-_TEXTS: Final = {"instance": 500, "kind": 500, "reason": 500, "author": 500, "detail": DETAIL_LIMIT}
+_TEXTS: Final = {
+    "instance": 500,
+    "kind": 500,
+    "reason": 500,
+    "author": 500,
+    "detail": DETAIL_LIMIT,
+    "node": 64,
+    "app_version": 64,
+}
 """Field -> its maximum number of characters."""
 
 _MAX_NUMBER_LENGTH: Final = 32

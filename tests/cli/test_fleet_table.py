@@ -183,6 +183,17 @@ def test_own_container_is_shown_in_full_and_others_as_far_as_the_fleet_knows() -
     )
 
 
+def test_node_and_version_of_the_app_have_columns_where_a_container_tells_them() -> None:
+    member = {**_member("b", "well", age_s=3), "about": {**OWN, "node": "n7", "app_version": "412"}}
+    seen = _seen(Fleet(alive=2), members=[_member("a", "well"), member], common={"sentence": "all 3 suspects"})
+    (row,) = rows({**seen, "members": [member]}, NOW)
+    assert (row.node, row.app) == ("n7", "412")
+    lines = shown(seen, 120)
+    assert "common  all 3 suspects" in lines
+    assert [line.split()[-2:] for line in lines[-3:]] == [["NODE", "APP"], ["-", "-"], ["n7", "412"]]
+    assert "NODE" not in "".join(shown(seen, 80) + shown({**seen, "members": []}, 120))
+
+
 @pytest.mark.parametrize(("age_s", "state"), [(30, "up"), (30.1, SILENT)])
 def test_container_that_was_silent_for_three_beats_is_shown_so_whatever_its_sidecar_said(
     age_s: float, state: str

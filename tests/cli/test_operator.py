@@ -170,10 +170,33 @@ def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
     assert {"service", "namespace", "instance", "mode", "budget", "budget_window", "beat_interval", "store"} <= set(
         seen
     )
-    assert {"fleet", "used", "grants", "members", "departed", "holds", "local_hold", "settings", "own"} <= set(seen)
+    assert {
+        "fleet",
+        "used",
+        "grants",
+        "members",
+        "departed",
+        "holds",
+        "local_hold",
+        "settings",
+        "own",
+        "common",
+    } <= set(seen)
     assert seen["settings"].keys() == {"n00", "n01"}
     assert all(settings["ARBITER_BUDGET"] == "10" for settings in seen["settings"].values())
-    told = {"state", "since", "born", "incarnation", "weight", "errors", "limit", "version", "settings"}
+    told = {
+        "state",
+        "since",
+        "born",
+        "incarnation",
+        "weight",
+        "errors",
+        "limit",
+        "version",
+        "settings",
+        "node",
+        "app_version",
+    }
     assert set(seen["own"]) == told
     assert [set(member["about"]) for member in seen["members"]] == [set(seen["own"])] * 2
     keys: Any = redis_server.cli("KEYS", "*:alive")

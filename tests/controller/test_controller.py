@@ -72,6 +72,21 @@ async def test_window_that_empties_during_the_settle_makes_no_claim() -> None:
 
 
 @in_virtual_time
+async def test_app_reports_its_version_and_the_next_incarnation_its_own() -> None:
+    async with ControllerRig() as rig:
+        versions = []
+        for report in (
+            ErrorReport(0, version="411"),
+            ErrorReport(0, app_start="boot-1"),
+            ErrorReport(0, app_start="boot-2"),
+            ErrorReport(0, app_start="boot-2", version="412"),
+        ):
+            await rig.pings(report)
+            versions.append(rig.controller.container.app_version)
+        assert versions == ["411", "411", "", "412"]
+
+
+@in_virtual_time
 async def test_grant_drains_and_then_goes_down() -> None:
     async with ControllerRig() as rig:
         await rig.errors(5, kind="redis", app_start="boot-1")

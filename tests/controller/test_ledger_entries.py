@@ -28,6 +28,7 @@ from sidecar.controller.ledger_entries import (
     restarts_of,
 )
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
+from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
     CausePaused,
@@ -204,6 +205,14 @@ def test_cull_has_its_evidence_redacted_in_the_lines_below() -> None:
     printed = replace(record, cull_evidence=CullEvidence("id", WALL_S, capture="x" * 50_000))
     (written,) = EntryWriter("alloc").of_step(printed, WALL_S, 40.0)
     assert written.detail == f"{WHY}\n{'x' * 50_000}"[:DETAIL_LIMIT]
+
+
+@pytest.mark.parametrize(("reported", "version"), [("", "411"), ("412", "412")])
+def test_cull_has_the_node_and_the_version_of_the_app(reported: str, version: str) -> None:
+    culled = Culled(was=State.SUSPECT, state=State.DRAINING, why=WHY, verdict=SICK.verdict, order=None, suspect_s=1.0)
+    record = Record((culled,), replace(begun(), app_version=reported), REDIS)
+    (written,) = EntryWriter("alloc", Traits("411", "n7")).of_step(record, WALL_S, 40.0)
+    assert (written.node, written.app_version) == ("n7", version)
 
 
 def test_cull_by_order_is_told_with_who_gave_it() -> None:

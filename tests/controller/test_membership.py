@@ -23,6 +23,7 @@ from sidecar.controller.membership import (
     Description,
     Membership,
 )
+from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.fleet.members import About
 from sidecar.core.life.container import Container, CullOrder, start
@@ -489,6 +490,12 @@ def test_description_says_what_a_person_asks_for() -> None:
     assert about == About(State.SUSPECT, int(WALL_S) - 10, "boot-1", 80, 5, 5, "0.9", int(WALL_S) - 60)
     about = describe(_shown(replace(DOWN, since=99.0, born=40.0), 100.0, WALL_S))
     assert about == About(State.DOWN, int(WALL_S) - 1, "boot-1", 0, 5, 5, "0.9", int(WALL_S) - 60)
+
+
+def test_description_has_the_node_and_the_version_that_the_app_reported_last() -> None:
+    describe = Description(5, "0.9", traits=Traits("411", "n7"))
+    told = [describe(_shown(replace(UP, app_version=version), 100.0, WALL_S)) for version in ("", "412")]
+    assert [(about.node, about.app_version) for about in told] == [("n7", "411"), ("n7", "412")]
 
 
 @pytest.mark.parametrize("drift_s", [0.0, 0.4, -0.4, 0.9], ids=str)

@@ -278,7 +278,11 @@ def _event(what: str, **fields: Any) -> dict[str, Any]:
 def _row(instance: str, state: str = "up", **fields: Any) -> list[Any]:
     """A row in the order of ``ContainerFacts``."""
     rest = {"cause": "", "since": int(time.time()) - 90, "errors": 0, "limit": 5, "weight": 100, "version": "0.2.0"}
-    return [instance, state, *{**rest, "incarnation": "1", "born": 0, "duplicate": False, **fields}.values()]
+    return [
+        instance,
+        state,
+        *{**rest, "incarnation": "1", "born": 0, "duplicate": False, "node": "", "app_version": "", **fields}.values(),
+    ]
 
 
 @pytest.mark.site

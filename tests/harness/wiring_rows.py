@@ -108,6 +108,8 @@ ROWS: Final = (
     ),
     Row("namespace", "prod", NAMESPACE),
     Row("namespace", "prod", {f"{OPEN}:prefix": "{{ha:prod/app}}", **NAMESPACE}, base=SHARED),
+    Row("node", "n7", {"Traits.node": "n7", "/fleet own node": '"n7"'}),
+    Row("app_version", "412", {"Traits.version": "412", "/fleet own app_version": '"412"'}),
     # what makes an app unhealthy
     Row(
         "error_limit",

@@ -59,6 +59,7 @@ FIELDS = ("count", "level", "kind", "message", "fingerprint", "fatal", "app_star
             b'{"message":null,"fingerprint":null,"app_start":null}', (ErrorReport(),), id="null is nothing said"
         ),
         pytest.param(b'{"count":%d}' % MOST_ERRORS, (ErrorReport(MOST_ERRORS),), id="largest count"),
+        pytest.param(b'{"count":0,"version":"4.1"}', (ErrorReport(0, version="4.1"),), id="version of the app"),
         pytest.param(b'{"message":""}', (ErrorReport(message=""),), id="empty message"),
         pytest.param(
             json.dumps({"message": "\u00fc" * MESSAGE_LIMIT}).encode(),

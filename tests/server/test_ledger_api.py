@@ -29,6 +29,8 @@ SHOWN = {
     "author": "ann",
     "seconds": 2.5,
     "detail": "5 errors",
+    "node": "",
+    "app_version": "",
 }
 
 

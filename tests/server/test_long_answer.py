@@ -48,6 +48,8 @@ OWN: dict[str, Any] = {"instance": "c0000", "state": "up", "since": 5.0, "born":
     "errors": 0,
     "limit": 5,
     "version": "0.2",
+    "node": "",
+    "app_version": "",
 }
 
 

@@ -12,6 +12,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from sidecar.actions.actuator import ActionResult
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
+from sidecar.core.fleet.common_trait import CommonTrait
 from sidecar.core.life.container import Container, CullOrder, start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import (
@@ -99,6 +100,7 @@ class Memory:
         self.local_hold: Hold | None = None
         self.action: ActionResult | None = None
         self.warnings: list[str] = []
+        self.common: CommonTrait | None = None
         self.history = History(lambda: UNIX)
         self.why = Why(
             WhyIdentity("app", "a", mode, 5, "https://runbooks.example.org/arbiter"),
@@ -112,6 +114,7 @@ class Memory:
                 wall=lambda: UNIX,
                 action=lambda: self.action,
                 warnings=lambda: self.warnings,
+                common=lambda: self.common,
             ),
             self.history,
         )
@@ -163,7 +166,7 @@ def _json(response: web.Response | PublicAnswer) -> dict[str, Any]:
 
 FIELDS = {"service", "instance", "incarnation", "mode", "would", "alone", "state", "since", "at", "health", "weight"}
 FIELDS |= {"soft_drained", "sentence", "spared", "rules", "window", "claim", "budget", "fleet", "hold", "remedies"}
-FIELDS |= {"history", "runbook"}
+FIELDS |= {"history", "runbook", "common"}
 
 
 def test_public_answer_has_everything_but_free_text() -> None:
@@ -409,6 +412,13 @@ def test_text_repeats_nothing_of_a_claim(answer: Granted | Denied, line: str) ->
 def test_text_has_what_is_unusual_in_the_fleet(changes: dict[str, Any], line: str) -> None:
     text = Memory(SUSPECT, fleet=replace(FLEET, **changes)).why.text(3_072)
     assert any(one.startswith(line) for one in text.splitlines())
+
+
+def test_text_has_what_the_suspects_have_in_common() -> None:
+    memory = Memory(SUSPECT)
+    memory.common = CommonTrait("node", "n7", 5, 5, 0, 9)
+    assert "in common: all 5 suspects are on node n7; of the healthy none is\n" in memory.why.text(3_072)
+    assert memory.why.value()["common"]["value"] == "n7"
 
 
 def test_spared_errors_are_shown_with_the_reason() -> None:

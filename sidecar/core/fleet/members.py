@@ -1,8 +1,9 @@
 """The members of the fleet, for people: each sidecar's description of its container, and the list of all members.
 
 A description is a short line: ``state|since|incarnation|weight|errors|limit|version|born|settings``. Numbers are in
-digits, and the last two may be missing. Others may write to the store, so ``load`` accepts only lines that ``dump``
-would write.
+digits, and the last two may be missing. The version may be followed by the node and the version of the app, each on a
+line of its own within the field: version 0.2 reads no further field. Others may write to the store, so ``load`` accepts
+only lines that ``dump`` would write.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ LONGEST: Final = 300
 
 _LONGEST_INCARNATION: Final = 150
 _LONGEST_VERSION: Final = 50
+_LONGEST_TRAIT: Final = 64
+_NUMBERS: Final = 84
 _MOST: Final = 999_999_999
 _LATEST: Final = 99_999_999_999
 """In the year 5138: an instant has to fit into a date."""
@@ -33,8 +36,8 @@ _LINE: Final = re.compile(
     re.DOTALL,
 )
 _DIGEST: Final = re.compile(r"[0-9a-f]{8}")
-_ESCAPES: Final = {"%": "%25", "|": "%7C"}
-_ESCAPE: Final = re.compile("%(25|7C)?")
+_ESCAPES: Final = {"%": "%25", "|": "%7C", "\n": "%0A"}
+_ESCAPE: Final = re.compile("%(25|7C|0A)?")
 _STATES: Final = {state.value: state for state in State}
 _FULL: Final = 100
 
@@ -44,7 +47,7 @@ class About(NamedTuple):
 
     ``weight`` in percent; ``errors`` in the window against their ``limit``; ``version`` of the sidecar; ``born``: Unix
     seconds at which the incarnation began, 0 if unknown; ``settings``: ``digest_of`` the sidecar's policy, ``""`` if
-    unknown.
+    unknown, as are ``node`` and ``app_version``.
     """
 
     state: State
@@ -56,18 +59,23 @@ class About(NamedTuple):
     version: str
     born: int = 0
     settings: str = ""
+    node: str = ""
+    app_version: str = ""
 
     def dump(self) -> str:
         """The line, of at most ``LONGEST`` bytes of UTF-8: too large numbers become the largest, long texts are cut."""
+        traits = [_bounded(trait, _LONGEST_TRAIT) for trait in (self.node, self.app_version)]
+        version = "\n".join([_bounded(self.version, _LONGEST_VERSION), *(traits if any(traits) else [])])
+        left = LONGEST - _NUMBERS - len(version.encode())
         return "|".join(
             (
                 self.state,
                 _number(self.since, _LATEST),
-                _bounded(self.incarnation, _LONGEST_INCARNATION),
+                _bounded(self.incarnation, min(_LONGEST_INCARNATION, left)),
                 _number(self.weight, _FULL),
                 _number(self.errors, _MOST),
                 _number(self.limit, _MOST),
-                _bounded(self.version, _LONGEST_VERSION),
+                version,
                 _number(self.born, _LATEST),
                 *([self.settings] if _DIGEST.fullmatch(self.settings) else []),
             )
@@ -79,11 +87,16 @@ class About(NamedTuple):
         match = _LINE.fullmatch(line) if len(line) <= LONGEST else None
         if match is None or match[1] not in _STATES or int(match[4]) > _FULL:
             return None
-        incarnation, version = _unescaped(match[3]), _unescaped(match[7])
-        if incarnation is None or version is None:
+        texts = [_unescaped(text) for text in (match[3], *match[7].split("\n"))]
+        known = [text for text in texts if text is not None]
+        if known != texts or len(known) not in (2, 4):
             return None
+        incarnation, version, node, app_version = (*known, "", "")[:4]
         numbers = (int(match[4]), int(match[5]), int(match[6]))
-        return cls(_STATES[match[1]], int(match[2]), incarnation, *numbers, version, int(match[8] or 0), match[9] or "")
+        about = cls(
+            _STATES[match[1]], int(match[2]), incarnation, *numbers, version, int(match[8] or 0), match[9] or ""
+        )
+        return about._replace(node=node, app_version=app_version)
 
 
 class Member(NamedTuple):
@@ -179,7 +192,7 @@ def _unescaped(text: str) -> str | None:
     if "%" not in text:
         return text
     is_whole = all(match[1] for match in _ESCAPE.finditer(text))
-    return text.replace("%7C", "|").replace("%25", "%") if is_whole else None
+    return text.replace("%7C", "|").replace("%0A", "\n").replace("%25", "%") if is_whole else None
 
 
 MOST_GRANTS: Final = 100

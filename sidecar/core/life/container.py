@@ -30,6 +30,7 @@ class Container:
     app: str  # service and allocation
     app_start: str | None = None  # the app's own id of its incarnation, once it is known
     incarnation: str = UNNAMED  # the id under which claims are made; it stays once a claim was made
+    app_version: str = ""  # the version that the app has reported
     born: float = 0.0  # when the incarnation began
     due: float | None = None  # when the next step is due, if any
     verdict: Verdict | None = None  # the last

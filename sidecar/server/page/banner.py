@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.explain import reasons
+from sidecar.core.fleet.common_trait import CommonTrait, Traits, common_trait
 from sidecar.core.types import Entry, Fleet, Hold, State, Unknown
 from sidecar.server.page.containers import ROUNDED_S, ContainerFacts
 from sidecar.server.unknown_replies import ALONE
@@ -74,6 +75,15 @@ class Situation(NamedTuple):
         """The containers in one of these states."""
         return [row for row in self.rows if row.state in states]
 
+    @property
+    def common(self) -> CommonTrait | None:
+        """What the suspects have in common, and the healthy have not."""
+        healthy = self.of_state(State.UP, State.STARTING, State.RETIRING)
+        return common_trait(
+            [Traits(row.app_version, row.node) for row in self.of_state(State.SUSPECT)],
+            [Traits(row.app_version, row.node) for row in healthy],
+        )
+
     def is_outage(self, suspects: Sequence[ContainerFacts]) -> bool:
         """Whether so many suspects are an incident of the service."""
         return len(suspects) > 1 and len(suspects) >= OUTAGE * len(self.rows)
@@ -94,6 +104,8 @@ class Situation(NamedTuple):
 def banner(seen: Situation) -> Banner:
     """The banner of the first rule that applies."""
     made = next(filter(None, (rule(seen) for rule in _RULES)))
+    if (common := seen.common) is not None and seen.unknown is None:
+        made = made._replace(sentence=f"{made.sentence} {common.sentence[0].upper()}{common.sentence[1:]}.")
     if not seen.is_shadow:
         return made
     return made._replace(sentence=f"Shadow mode, nothing is culled. {made.sentence}")

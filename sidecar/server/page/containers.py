@@ -43,6 +43,8 @@ class ContainerFacts(NamedTuple):
     incarnation: str = ""
     born: int = 0
     duplicate: bool = False
+    node: str = ""
+    app_version: str = ""
 
 
 def rows(members: Iterable[Member], *, now: float, beat_s: float) -> dict[str, ContainerFacts]:
@@ -60,7 +62,10 @@ def with_own(known: Mapping[str, ContainerFacts], own: Mapping[str, Any]) -> lis
             cause=row.cause if own["state"] in (State.SUSPECT, State.DRAINING, State.DOWN) else "",
             since=int(own["since"]),
             born=int(own["born"]),
-            **{name: own[name] for name in ("errors", "limit", "weight", "version", "incarnation")},
+            **{
+                name: own[name]
+                for name in ("errors", "limit", "weight", "version", "incarnation", "node", "app_version")
+            },
         )
     made = {**known, instance: row}
     return [made[name] for name in sorted(made)]
@@ -80,6 +85,8 @@ def _row(member: Member, now: float, silent_after_s: float) -> ContainerFacts:
             version=about.version,
             incarnation=about.incarnation,
             born=about.born,
+            node=about.node,
+            app_version=about.app_version,
         )
         if about.state in _AGREES.get(member.presence, ()):
             row = row._replace(state=about.state.value, since=about.since)

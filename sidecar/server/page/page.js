@@ -22,7 +22,7 @@ const COLORS = {
   good: ["recovered", "replaced", "helped", "release", "revived", "restarted", "acted", "redis_back", "would_recover"],
 };
 // The values of a row, in the order in which the sidecar sends them.
-const FIELDS = ["instance", "state", "cause", "since", "errors", "limit", "weight", "version", "incarnation", "born", "duplicate"];
+const FIELDS = ["instance", "state", "cause", "since", "errors", "limit", "weight", "version", "incarnation", "born", "duplicate", "node", "app_version"];
 const COLUMNS = [
   ["Container", "instance", (one) => one.instance],
   ["State", "state", (one) => URGENT.indexOf(one.state)],
@@ -31,6 +31,8 @@ const COLUMNS = [
   ["Errors", "errors", (one) => -(one.errors ?? -1)],
   ["Weight", "weight", (one) => one.weight ?? 101],
   ["Version", "version", (one) => one.version],
+  ["Node", "node", (one) => one.node],
+  ["App", "app", (one) => one.app_version],
 ];
 const UNPRINTABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
@@ -409,9 +411,10 @@ function sorted(found) {
 function showContainers() {
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const found = rows.filter((one) => {
-    const text = `${one.instance} ${one.state} ${one.cause} ${one.version}${one.duplicate ? " duplicate" : ""}`.toLowerCase();
+    const text = `${one.instance} ${one.state} ${one.cause} ${one.version} ${one.node} ${one.app_version}${one.duplicate ? " duplicate" : ""}`.toLowerCase();
     return words.every((word) => text.includes(word));
   });
+  byId("containers").closest("table").classList.toggle("no-traits", !rows.some((one) => one.node || one.app_version));
   const focusedLink = document.activeElement?.dataset?.container;
   fill("containers", sorted(found).slice(0, shownRows).map(containerRow));
   if (focusedLink !== undefined) byId("containers").querySelector(`[data-container="${CSS.escape(focusedLink)}"]`)?.focus();
@@ -437,7 +440,8 @@ function containerRow(one) {
   };
   row.append(name, state, cell("since", one.since ? clock(one.since, false) : "", "number"), cell("", cut(one.cause, 80)),
     cell("errors", one.errors === null ? "" : `${one.errors}/${one.limit}`, "number"),
-    cell("weight", one.weight === null ? "" : `${one.weight}\u00a0%`, "number"), cell("version", cut(one.version, 40)));
+    cell("weight", one.weight === null ? "" : `${one.weight}\u00a0%`, "number"), cell("version", cut(one.version, 40)),
+    cell("node", one.node, "of-node"), cell("app", one.app_version, "of-app"));
   return row;
 }
 
@@ -498,7 +502,8 @@ function showOther() {
     showFacts([["Errors", one.errors === null ? "not known" : `${one.errors} in the window, the limit is ${one.limit}`],
       [isShadow() ? "Weight in enforce mode" : "Weight", one.weight === null ? "not known" : `${one.weight}\u00a0%`],
       ["Incarnation", one.incarnation && joined(isolate(one.incarnation), one.born && `since ${clock(one.born)} UTC`)],
-      ["Version", one.version && isolate(one.version)]].filter(([, value]) => value));
+      ["Version", one.version && isolate(one.version)], ["Node", one.node && isolate(one.node)],
+      ["Version of the app", one.app_version && isolate(one.app_version)]].filter(([, value]) => value));
   }
   fill("elsewhere", ["Its own sidecar knows more: errors by kind, samples and decisions. In its allocation: ", make("code", "health-arbiter why")]);
 }
@@ -555,7 +560,8 @@ function showEvents(events) {
     const about = make("span", "", "about");
     const reason = event.reason === event.what ? "" : inWords(event.reason);
     const [detail, ...rest] = event.detail.split("\n");
-    for (const text of [event.instance, event.kind, reason, event.author, event.seconds && duration(event.seconds), detail]) {
+    for (const text of [event.instance, event.kind, reason, event.author, event.seconds && duration(event.seconds), event.node && `node ${event.node}`,
+      event.app_version && `app version ${event.app_version}`, detail]) {
       if (!text) continue;
       const part = make("span");
       part.append(text === event.instance && NAMED === null ? containerLink(text) : cut(String(text), 300));

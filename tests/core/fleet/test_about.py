@@ -18,6 +18,14 @@ def test_line_is_packed_and_read_again() -> None:
     assert About.load(LINE) == WELL
 
 
+def test_node_and_version_of_the_app_stand_where_an_older_version_reads_none() -> None:
+    about = WELL._replace(node="n7|", app_version="4\n12", settings="0" * 8)
+    line = LINE.replace("0.9.0", "0.9.0\nn7%7C\n4%0A12") + "|" + "0" * 8
+    assert about.dump() == line
+    assert About.load(line) == about
+    assert About.load(line.replace("\nn7%7C", "")) is None
+
+
 def test_line_of_a_sidecar_that_tells_no_age_is_read_without() -> None:
     assert About.load(LINE.removesuffix("|1699990000")) == WELL._replace(born=0)
 
@@ -50,6 +58,9 @@ def test_text_without_end_is_cut_where_a_letter_ends(letter: str) -> None:
         st.integers(),
         st.text(),
         st.integers(),
+        st.just(""),
+        st.text(),
+        st.text(),
     )
 )
 def test_whatever_is_packed_is_short_and_can_be_read(about: About) -> None:

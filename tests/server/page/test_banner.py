@@ -51,6 +51,18 @@ CASES: Final = {
         ),
         "health-arbiter why c0",
     ),
+    "suspects of one version": (
+        {
+            "rows": [row._replace(app_version="412") for row in SICK[:3]]
+            + [row._replace(app_version="411") for row in WELL]
+        },
+        "critical",
+        (
+            "3 of 13 containers (c0, c1, c2) have too many errors because of redis. All 3 suspects run version 412; of"
+            " the healthy none does: roll back."
+        ),
+        "health-arbiter why c0",
+    ),
     "outage of several causes": (
         {"rows": [*MIXED, *WELL[4:]], "fleet": Fleet(10, 4, cause="redis")},
         "critical",

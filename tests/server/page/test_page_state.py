@@ -27,6 +27,8 @@ OWN: dict[str, Any] = {"instance": "a", "state": "up", "since": 5.0, "born": 1.0
     "errors": 0,
     "limit": 5,
     "version": "0.2",
+    "node": "",
+    "app_version": "",
 }
 
 
