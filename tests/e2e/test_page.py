@@ -294,9 +294,16 @@ def test_fleet_trials_duplicates_and_departed_are_shown_and_a_pause_counts_down(
     ]
     gone = [{"instance": f"gone{number:02}{HOSTILE}", "at": time.time() - 60} for number in range(20)]
     rows = [_row("b", "suspect", cause="redis", errors=7, weight=40), _row("c", duplicate=True), _row("d", "silent")]
-    rows += [_row("n10"), _row("n9")]
-    fleet = {**FLEET, "trials": trials, "departed": gone, "departed_count": 28}
-    window.page.evaluate(SHOW, {"fleet": fleet, "containers": rows})
+    rows += [_row("n10", node=f"n7{HOSTILE}"), _row("n9")]
+    recurs = {"cause": "disk", "culls": 9, "days": 4, "since": 1_700_000_000, "out_s": 120}
+    fleet = {**FLEET, "trials": trials, "departed": gone, "departed_count": 28, "recurring": [recurs]}
+    events = [_event("culled", kind="disk", detail=f"5 errors\n5 x disk: {HOSTILE}", node="n7", app_version="412")]
+    window.page.evaluate(SHOW, {"fleet": fleet, "containers": rows, "events": events})
+    recurring = window.text("#recurring")
+    assert "disk\u2069 recurs: 9 culls on 4 days since 11-14 22:13 UTC, 2 min out of service" in recurring
+    assert "5 x disk: " in recurring
+    assert "node n7" in window.text("#events")
+    assert window.page.locator("#containers td.of-node").nth(4).inner_text().startswith("n7")
     said = window.text("#fleet-text")
     assert "most suspects share" in said
     assert "median of errors: 3, median of failed requests: 1.25\u00a0%" in said
