@@ -168,15 +168,16 @@ def test_check_config_exits_2_on_every_problem_at_once(capsys: pytest.CaptureFix
     ]
 
 
-HOLD = ("hold", "--for", "1h", "--reason", "migration", "--author", "ann")
+ANN = ("--author", "ann")
+HOLD = ("hold", "--for", "1h", "--reason", "migration", *ANN)
 
 
 @pytest.mark.parametrize(
     "words",
     [
         HOLD,
-        *(("release",), ("fleet",), ("fleet", "--json"), ("why",), ("why", "b"), ("cull", "--yes"), ("cull",)),
-        *(("revive",), ("events",), ("events", "--follow"), ("report",), ("watch",)),
+        *(("release", *ANN), ("fleet",), ("fleet", "--json"), ("why",), ("why", "b"), ("cull", "--yes", *ANN), ("cull",)),
+        *(("revive", *ANN), ("events",), ("events", "--follow"), ("report",), ("watch",)),
     ],
     ids=" ".join,
 )

@@ -91,7 +91,7 @@ def test_what_a_sidecar_elsewhere_does_not_allow_is_one_line(
         ({}, ("hold", "--for", "1m", "--reason", "x", "--author", "ann"), 2, HINT),
         ({"ARBITER_TOKEN": "wrong-7d1f0c52-secret"}, ("why",), 2, HINT),
         ({"ARBITER_TOKEN": "two lines\nof-a-secret-text"}, ("why",), 2, "ARBITER_TOKEN: a token has 16 to 4096"),
-        ({"ARBITER_TOKEN": TOKEN}, ("cull", "--yes"), 2, "cull is an order for one container"),
+        ({"ARBITER_TOKEN": TOKEN}, ("cull", "--yes", "--author", "ann"), 2, "cull is an order for one container"),
         ({}, ("doctor",), 2, "ARBITER_URL: not for doctor"),
         ({}, ("doctor", "--url", page), 2, "--url: not for doctor"),
         ({"ARBITER_URL": public}, ("fleet",), 69, "--url has to name the page listener"),
