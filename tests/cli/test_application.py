@@ -176,7 +176,15 @@ HOLD = ("hold", "--for", "1h", "--reason", "migration", *ANN)
     "words",
     [
         HOLD,
-        *(("release", *ANN), ("fleet",), ("fleet", "--json"), ("why",), ("why", "b"), ("cull", "--yes", *ANN), ("cull",)),
+        *(
+            ("release", *ANN),
+            ("fleet",),
+            ("fleet", "--json"),
+            ("why",),
+            ("why", "b"),
+            ("cull", "--yes", *ANN),
+            ("cull",),
+        ),
         *(("revive", *ANN), ("events",), ("events", "--follow"), ("report",), ("watch",)),
     ],
     ids=" ".join,
