@@ -45,7 +45,7 @@ OBSERVERS: Final = {
         "Metrics.observe",
         "OverridesApi.notice",
     ],
-    "beats": ["Ledger.beaten", "Log.beaten", "Messenger.beaten", "Metrics.beaten"],
+    "beats": ["Ledger.beaten", "Log.beaten", "Messenger.beaten", "Metrics.beaten", "TraitWatch.beaten"],
     "scrapes": ["Log.scraped", "Metrics.scraped"],
     "actions": ["Ledger.add", "messenger.<locals>.<lambda>"],
     "failures": ["Log.failed", "Metrics.failed"],
@@ -66,6 +66,7 @@ WORKS: Final = [
     "Membership.run",
     "Messenger.run",
     "Scraper.run",
+    "TraitWatch.run",
     "_warn_of_files",
 ]
 REMOTE: Final = (

@@ -163,7 +163,8 @@ async def test_events_are_printed_in_their_order_as_text_or_json(
     assert await ledger.run("events", "--json") == 0
     _, event, _ = map(json.loads, capsys.readouterr().out.splitlines())
     assert (event["what"], event["seconds"], event["detail"]) == ("culled", 3.5, "größer")
-    assert set(event) == {"id", "at", "what", "instance", "kind", "reason", "author", "seconds", "detail"}
+    names = {"id", "at", "what", "instance", "kind", "reason", "author", "seconds", "detail", "node", "app_version"}
+    assert set(event) == names
 
 
 async def test_all_pages_are_read(ledger: LedgerServer, capsys: pytest.CaptureFixture[str]) -> None:
