@@ -243,8 +243,9 @@ async def test_disk_that_hangs_costs_one_thread() -> None:
 
 async def _restarted(asked: AskedFile, answer: str | ActionError, until: Callable[[Story], object]) -> Story:
     """A sidecar that finds its container down and has little time for its action."""
-    async with running(Story(asked, timeout_s=0.1, found=DOWN)) as story:
-        story.answer = answer
+    story = Story(asked, timeout_s=0.1, found=DOWN)
+    story.answer = answer  # before it runs: a sidecar asks at once
+    async with running(story):
         await eventually(lambda: until(story), timeout_s=60, what="the next sidecar asks")
     return story
 
@@ -261,8 +262,9 @@ async def test_restarted_sidecar_asks_again(progress: ActionProgress, tmp_path: 
 async def test_failure_is_told_once_over_restarts_and_why_has_it(tmp_path: Path) -> None:
     asked = AskedFile(tmp_path / "asked")
     for told in ([(True, True)], []):
-        async with running(Story(asked, found=DOWN)) as story:
-            story.answer = NO_POLICY
+        story = Story(asked, found=DOWN)
+        story.answer = NO_POLICY
+        async with running(story):
             await eventually(lambda story=story: story.actuator.last, timeout_s=60, what="it is refused")  # type: ignore[misc]
             await eventually(
                 lambda: asked.read(LATCH) is ActionProgress.FAILURE_TOLD, timeout_s=60, what="it is written down"
@@ -285,8 +287,9 @@ async def test_sidecar_that_was_killed_while_it_asked_again_leaves_doubt(tmp_pat
     asked = AskedFile(tmp_path / "asked")
     asked.note(LATCH, ActionProgress.WITHOUT_RESULT)
     asked.note(LATCH, ActionProgress.FAILURE_TOLD)
-    async with running(Story(asked, found=DOWN)) as story:
-        story.takes_s = 60.0
+    story = Story(asked, found=DOWN)
+    story.takes_s = 60.0
+    async with running(story):
         await eventually(lambda: story.times, timeout_s=60, what="it asks")
     story = await _restarted(asked, "stopped", lambda story: story.results)
     assert (story.results[0].sentence, story.told, story.times) == (STOPPED, [(True, False)], [])

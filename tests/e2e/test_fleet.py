@@ -61,6 +61,7 @@ def test_when_all_are_sick_one_is_culled_and_the_others_stay_up(
     assert redis_server.cli("ZCARD", GRANTS) == 1
 
 
+@pytest.mark.site
 def test_token_that_is_free_again_goes_to_the_next_suspect(sidecar: StartSidecar, faketime_redis: RedisServer) -> None:
     """The clock of Redis stands still until the test moves it."""
     one, other = sidecar.fleet(2, **AT_ONCE, redis_url=faketime_redis.url, budget="1", budget_window="1s")

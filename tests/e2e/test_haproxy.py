@@ -65,7 +65,7 @@ def _config(variant: str, front: int, apps: dict[str, FailingApp], sidecars: dic
     return text
 
 
-@pytest.fixture(params=["agent", "plain"])
+@pytest.fixture(params=["agent", pytest.param("plain", marks=pytest.mark.site)])
 def site(
     request: pytest.FixtureRequest, run_dir: Path, children: Children, sidecar: StartSidecar, haproxy: StartHaproxy
 ) -> Iterator[Site]:

@@ -93,6 +93,7 @@ def test_main_with_a_standby_ends_at_once_and_neither_balancers_nor_the_fleet_se
     wait_for(lambda: one.main.metrics().get("arbiter_fleet_alive") == 1, timeout_s=60, what="it is still in the fleet")
 
 
+@pytest.mark.site
 def test_third_sidecar_and_a_stopped_standby_end_with_0(pair: MainAndStandby) -> None:
     third = pair.another()
     third.launch()

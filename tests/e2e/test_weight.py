@@ -59,6 +59,7 @@ def _await_weight(one: Sidecar, most: int, **fields: int) -> None:
     wait_for(reported, timeout_s=60, what=f"the weight is at most {most} %")
 
 
+@pytest.mark.site
 def test_weight_is_in_every_health_answer_and_haproxy_uses_it(
     run_dir: Path, children: Children, sidecar: StartSidecar, haproxy: StartHaproxy
 ) -> None:

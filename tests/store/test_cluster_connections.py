@@ -154,6 +154,7 @@ async def test_claim_with_keys_that_come_one_by_one_is_unknown_until_the_slot_ha
 # -- a node that dies ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.site
 @pytest.mark.process
 async def test_claim_while_the_owner_is_dead_is_unknown_and_is_granted_by_its_replica(
     mortal_cluster: Cluster, open_client: OpenClient
