@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.config.addresses import path as checked_path
 from sidecar.config.former import former
-from sidecar.config.model import in_environment
 from sidecar.config.settings import PREFIX
 
 if TYPE_CHECKING:
@@ -71,12 +70,16 @@ def variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def read(names: Collection[str], flags: Mapping[str, str], environ: Mapping[str, str]) -> Sources:
+def read(
+    names: Collection[str], flags: Mapping[str, str], environ: Mapping[str, str], env: Mapping[str, Any] | None = None
+) -> Sources:
     """Read the flags, the environment, the file that they name, the preset that they choose, and Nomad's variables.
 
-    ``names``: all settings.
+    ``names``: all settings. ``env``: those that pydantic found in ``environ``; a command that only asks a sidecar does
+    without pydantic, which takes 150 ms of CPU.
     """
-    env = in_environment(environ)
+    if env is None:
+        env = {name: value for name in names if (value := environ.get(variable(name)))}
     problems = _unknown_variables(names, environ)
     path = flags.get("config", env.get("config"))
     file = _file({*names} - {"config"}, path, problems) if path else {}
