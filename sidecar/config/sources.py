@@ -83,7 +83,7 @@ def read(
     problems = _unknown_variables(names, environ)
     path = flags.get("config", env.get("config"))
     file = _file({*names} - {"config"}, path, problems) if path else {}
-    preset = str(ChainMap(dict(flags), env, file).get("preset", ""))
+    preset = str(ChainMap(dict(flags), dict(env), file).get("preset", ""))
     layers = {
         "flag": flags,
         "env": env,
