@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
@@ -73,26 +72,6 @@ class _DurationType(click.ParamType):  # type: ignore[type-arg]  # a type variab
         except ValueError as error:
             self.fail(f"{value!r} {error}", param, ctx)
 
-
-class _PageType(click.Path):
-    """A file that a page can be written to, refused before the work and not after it. It is never a device."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        place = Path(os.path.realpath(value))
-        if value == "-" or (place.exists() and not place.is_file()):
-            self.fail(f"{value} is no regular file", param, ctx)
-        if not place.parent.is_dir():
-            self.fail(f"{value}: there is no such directory", param, ctx)
-        if not os.access(place.parent, os.W_OK):
-            self.fail(f"{value}: this user cannot write to its directory", param, ctx)
-        return Path(value)
-
-
-PAGE_FILE: Final = _PageType()
-"""The file of ``--html``: a new one, or a regular one that is replaced."""
 
 DURATION: Final = _DurationType()
 """A duration such as ``5m`` on the command line, seconds in the program."""

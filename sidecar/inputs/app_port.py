@@ -19,7 +19,6 @@ from sidecar.core.types import AppListening, Report
 from sidecar.inputs.listening_sockets import listening_sockets
 
 Offer = Callable[[Sequence[Report]], bool]
-Look = Callable[[], "frozenset[str] | None"]
 
 WELL_S: Final = 0.9
 """Time between two looks while the app is well: every restart is noticed within a second, and then starts the grace."""
