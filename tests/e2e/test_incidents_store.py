@@ -6,9 +6,10 @@ beat takes 0.5 s instead of 10 s.
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -171,3 +172,35 @@ def test_ten_thousand_members_that_fall_silent_at_once_do_not_block_the_server(
     calls = redis_server.cli("INFO", "commandstats")["cmdstat_evalsha"]["calls"]
     assert calls >= count // most_a_call
     driver.await_metrics(fleet_alive=10, fleet_suspect=0)
+
+
+# -- a later version -------------------------------------------------------------------------------------------------
+
+
+def test_sidecar_of_a_later_version_neither_stops_culls_nor_breaks_the_bound(
+    start_fleet: Callable[..., FleetDriver], redis_server: RedisServer
+) -> None:
+    """It leaves new fields, unknown strategies and unknown tables in the store."""
+    driver = start_fleet(5)
+    left = use_budget(driver, 1)
+    now_us = time.time_ns() // 1000
+    for table, name in (("state", "epoch"), ("state", "state"), ("culls", str(driver.members[0].settings["instance"]))):
+        later(redis_server, key(table), name)
+    ours = json.loads(redis_server.cli("ZRANGE", key("settings"), 0, -1)[0])
+    newer = json.dumps({**ours, "f": 2, "zone": "b"})
+    for text in (newer, '{"f":2,"strategy":"leaky","capacity":{"per":"zone"}}', "v2:zzz"):
+        redis_server.cli("ZADD", key("settings"), now_us, text)
+    redis_server.cli("HSET", key("state"), "quorum", "v2:zzz")
+    redis_server.cli("HSET", key("members"), "newer", "life\ncause\n0\nzone-b")
+    redis_server.cli("ZADD", key("alive"), now_us, "newer")
+    driver.make_sick(*left)
+    await_budget_used(driver, "the budget is spent")
+    pass_beats(6)
+    assert len(driver.down()) == BUDGET
+    assert redis_server.cli("HGET", key("state"), "quorum") == "v2:zzz"
+
+
+def later(server: RedisServer, table: str, name: str) -> None:
+    """Write a record as a later version would."""
+    record: dict[str, Any] = json.loads(server.cli("HGET", table, name))
+    server.cli("HSET", table, name, json.dumps({**record, "f": 2, "zones": {"b": [1, 2]}}))
