@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import click
 
-from sidecar.cli.exit_codes import EXIT_FAILED
+from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_USAGE
 from sidecar.cli.parameters import CONTEXT, Invocation, version_option
 from sidecar.cli.terminal import COMPLETE, PROGRAM, cause, complain
 
 COMMANDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "The sidecar": {
-        "run": ("daemon_commands", "Run the sidecar. This is what happens without a command."),
+        "run": ("daemon_commands", "Run the sidecar beside one container."),
         "check-config": ("daemon_commands", "Print the effective settings and their origins."),
         "doctor": ("doctor_command", "Find problems in Redis, in the sidecar here and around it."),
     },
@@ -76,11 +76,16 @@ class _Commands(click.Group):
 @click.group(
     cls=_Commands,
     context_settings=CONTEXT,
-    epilog=f"Without a command it runs the sidecar. Each command explains itself, as with\n\n{PROGRAM} hold --help",
+    invoke_without_command=True,
+    epilog=f"Each command explains itself, as with\n\n{PROGRAM} hold --help",
 )
 @version_option
-def root() -> None:
+@click.pass_context
+def root(ctx: click.Context, /) -> None:
     """Run the sidecar beside one container, or ask it and its fleet."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+        ctx.exit(EXIT_USAGE)  # a unit or an image that forgot `run` does not look as if it had ended well
 
 
 def run(
@@ -116,6 +121,8 @@ def run(
 
 def _sentence(error: click.ClickException) -> str:
     """The error as a sentence that begins with its option."""
+    if isinstance(error, click.NoSuchOption):  # in front of the command; its text may be a password in the wrong place
+        return f"options come behind a command, as in {PROGRAM} run --error-limit 5"
     if isinstance(error, click.MissingParameter) and error.param is not None:
         path = error.ctx.command_path if error.ctx else PROGRAM
         return f"{_name(error.param)}: is missing, see {path} --help"

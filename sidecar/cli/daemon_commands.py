@@ -26,7 +26,7 @@ such as --standby needs no value. Durations: 10s, 500ms, 5m, 1h; a bare number i
 @version_option
 @click.pass_context
 def run(ctx: click.Context, /) -> int:
-    """Run the sidecar. This is what happens without a command."""
+    """Run the sidecar beside one container."""
     serve = invocation(ctx).serve
     effective = values(ctx)
     return serve(effective) if serve else 0

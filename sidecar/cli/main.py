@@ -42,10 +42,8 @@ def main(argv: Sequence[str] | None = None, serve: Serve | None = None) -> int:
     ``serve`` gets the configuration and returns the exit code; without it, it is that of ``sidecar.app.daemon``.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
-    if not arguments or (arguments[0].startswith("-") and arguments[0] not in _ANSWERED):
-        arguments.insert(0, "run")
     try:
-        if arguments[0] == "run" and COMPLETE not in os.environ and not {*_ANSWERED} & {*arguments}:
+        if arguments[:1] == ["run"] and COMPLETE not in os.environ and not {*_ANSWERED} & {*arguments}:
             return _run(arguments, serve)
         _hide_from_plugins()
         from sidecar.cli import application  # noqa: PLC0415 - click, which the parent of a run must not load

@@ -86,6 +86,18 @@ def test_command_that_cannot_be_understood_is_one_line_and_exit_2(
     assert SECRET not in done.err
 
 
+def test_without_a_command_it_prints_the_help_and_does_not_end_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    explained = capsys.readouterr()
+    assert (main([]), capsys.readouterr()) == (2, explained)
+
+
+def test_option_in_front_of_a_command_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    done = Done(capsys, f"--redis-url:redis://:{SECRET}@h")
+    said = "options come behind a command, as in health-arbiter run --error-limit 5"
+    assert (done.code, done.err) == (2, f"health-arbiter: {said}\n")
+
+
 @pytest.mark.parametrize(
     ("word", "hint"),
     [
@@ -201,7 +213,7 @@ def test_without_a_sidecar_one_line_names_the_setting(
 # -- help -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["run", "--version"], ["--budget", "9", "--version"]])
+@pytest.mark.parametrize("arguments", [["--version"], ["run", "--version"], ["run", "--budget", "9", "--version"]])
 def test_version_is_printed(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 0
     assert capsys.readouterr() == (f"health-arbiter {__version__}\n", "")
@@ -218,7 +230,7 @@ def test_help_begins_with_the_commands_each_with_the_first_sentence_of_its_own_h
         assert sentence in " ".join(Done(capsys, name, "--help").out.split())
 
 
-@pytest.mark.parametrize("arguments", [["run", "-h"], ["--budget", "9", "--help"]])
+@pytest.mark.parametrize("arguments", [["run", "-h"], ["run", "--budget", "9", "--help"]])
 def test_help_has_every_setting_once_and_those_that_matter_first(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:

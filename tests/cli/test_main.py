@@ -37,7 +37,7 @@ def run(arguments, environ, serve):
     READ
 
 sys.modules["sidecar.cli.application"] = types.SimpleNamespace(run=run)
-sys.exit(main(["--budget", "9"], lambda config: 0))
+sys.exit(main(["run", "--budget", "9"], lambda config: 0))
 """
 
 # What each process of a run loads, and which of our modules build classes by dataclass, the dearest thing they do.
@@ -83,11 +83,8 @@ def _stubbed(read: str) -> tuple[str, str]:
     return "-c", STUBBED.replace("READ", read)
 
 
-@pytest.mark.parametrize("command", [(), ("run",)], ids=["no command", "run"])
-def test_run_serves_the_configuration_that_the_child_read_and_loads_neither_click_nor_pydantic(
-    command: tuple[str, ...],
-) -> None:
-    done = _run("-c", SERVE, *command, "--budget", "9", "--alone", ARBITER_DRAIN="2s")
+def test_run_serves_the_configuration_that_the_child_read_and_loads_neither_click_nor_pydantic() -> None:
+    done = _run("-c", SERVE, "run", "--budget", "9", "--alone", ARBITER_DRAIN="2s")
     assert done.stderr == ""
     expected = load({"budget": "9", "alone": "true"}, {"ARBITER_DRAIN": "2s"})
     assert json.loads(done.stdout) == {"loaded": [], "config": json.loads(json.dumps(expected))}
@@ -107,7 +104,7 @@ def test_what_both_processes_of_a_run_need_is_loaded_before_they_part_and_nothin
     ids=["with options", "without"],
 )
 def test_problems_are_lines_on_stderr_and_exit_2(options: tuple[str, ...], environ: dict[str, str]) -> None:
-    done = _run("-c", SERVE, *options, ARBITER_MODE="x", ARBITER_REDIS_URL=f"redis://:{SECRET}#@h", **environ)
+    done = _run("-c", SERVE, "run", *options, ARBITER_MODE="x", ARBITER_REDIS_URL=f"redis://:{SECRET}#@h", **environ)
     assert done.stdout == ""
     assert done.returncode == 2
     assert SECRET not in done.stderr
@@ -156,6 +153,6 @@ def test_a_signal_while_starting_ends_quietly(number: signal.Signals, send: Call
 
 
 def test_it_starts_under_a_parent_that_ignores_its_children() -> None:
-    done = _run("-c", "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n" + SERVE, "--budget", "0")
+    done = _run("-c", "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n" + SERVE, "run", "--budget", "0")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
