@@ -1,12 +1,11 @@
 """A composed sidecar as facts: which value stands in which attribute of which class.
 
-Two compositions are compared by their facts, so a test needs to know neither where a part hangs nor who holds it. The
+A test compares facts, so it needs to know neither where a part hangs nor who holds it. The
 functions that a part was given are looked into as well: their bound arguments and what they close over.
 """
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -52,14 +51,6 @@ class Composed:
         ]
         async with await RawConnection.to(asked) as connection:
             return await connection.ask("\r\n".join([*lines, "", ""]).encode())
-
-    async def told(self, *paths: str) -> Facts:
-        """What the answers at the local listener say, by path and field."""
-        facts: dict[str, set[str]] = {}
-        for path in paths:
-            for key, value in _fields(path, (await self.ask("local", f"GET {path}")).json()):
-                facts.setdefault(key, set()).add(value)
-        return {key: frozenset(values) for key, values in facts.items()}
 
     def metrics(self) -> Facts:
         """Every sample of the metrics page."""
@@ -108,15 +99,6 @@ async def composed(config: Config) -> AsyncIterator[Composed]:
         opened.callback(lambda: [work.close() for _, work in works])
         opened.push_async_callback(sidecar.budget.aclose)
         yield Composed(sidecar, listeners, works)
-
-
-def changed(before: Facts, after: Facts) -> dict[str, str]:
-    """The facts of ``after`` that ``before`` does not have; of one that has gone the value is empty."""
-    return {
-        key: " ".join(sorted(after.get(key, frozenset())))
-        for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key)
-    }
 
 
 @dataclass
@@ -178,14 +160,3 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     for name in [*names, *vars(value)] if hasattr(value, "__dict__") else names:
         if hasattr(value, name):
             yield name, getattr(value, name)
-
-
-def _fields(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for name, each in value.items():
-            yield from _fields(f"{path} {name}", each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _fields(path, each)
-    else:
-        yield path, json.dumps(value)
