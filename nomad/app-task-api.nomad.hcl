@@ -185,8 +185,7 @@ job "app" {
         ARBITER_GRACE = "30s"
 
         # What replaces a culled app, asked for after the drain. "nomad-restart" restarts the app in place
-        # instead; it needs ARBITER_NOMAD_TASK = "app", and ARBITER_ACTION_TIMEOUT = "45s": Nomad answers only when the
-        # app has ended, for which it has kill_timeout.
+        # instead; it needs ARBITER_NOMAD_TASK = "app".
         ARBITER_ACTION = "nomad-stop"
 
         # Time between "down" for HAProxy and the action: more than the time in which HAProxy notices (at most 6 s) plus

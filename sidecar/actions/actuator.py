@@ -21,6 +21,13 @@ from sidecar.net.threads import in_thread
 
 EXIT: Final = "exit"
 STOPPED: Final = "the sidecar was stopped during the action, and the container is still down"
+TIMEOUT_S: Final = 300.0
+"""Maximum time of an action: more than an app may take to end, for which Nomad and systemd wait."""
+
+UNREAD_S: Final = 15.0
+"""Time in which somebody has to read what is asked, or the failure is told; never more than half of the
+action's time."""
+
 FILE_S: Final = 1.0
 """Maximum time for the file of what was asked: the disk may hang."""
 
@@ -77,11 +84,11 @@ class _Order:
 class Actuator:
     """Carries out the action ``name`` for each container that goes down.
 
-    An action has ``timeout_s`` seconds; one that nobody reads has failed after half of them. ``wall`` gives Unix
-    seconds, ``jitter`` a number from 0 to 1. ``on_result`` gets the first failure and the end of each action; ``last``
-    is the newest. ``asked`` remembers over restarts of the sidecar what was asked; None: the sidecar keeps no state.
-    ``missing`` says in sentences what the action lacks on this machine, and may block; ``on_missing`` gets each.
-    ``found_down_s``: time in which a sidecar that starts beside a container that is down notices a new incarnation.
+    An action has ``timeout_s`` seconds. ``wall`` gives Unix seconds, ``jitter`` a number from 0 to 1. ``on_result``
+    gets the first failure and the end of each action; ``last`` is the newest. ``asked`` remembers over restarts of the
+    sidecar what was asked; None: the sidecar keeps no state. ``missing`` says in sentences what the action lacks on
+    this machine, and may block; ``on_missing`` gets each. ``found_down_s``: time in which a sidecar that starts beside
+    a container that is down notices a new incarnation.
     """
 
     def __init__(
@@ -89,7 +96,7 @@ class Actuator:
         name: str,
         action: Action,
         *,
-        timeout_s: float,
+        timeout_s: float = TIMEOUT_S,
         wall: Callable[[], float],
         on_result: Callable[[ActionResult], None],
         asked: AskedFile | None = None,
@@ -148,7 +155,7 @@ class Actuator:
                 self._report(self._result(sentence, asked_for_s, failed=error is not None))
                 await self._note(order.latch, ActionProgress.WITH_RESULT)
                 return
-            if isinstance(error, RefusedError) or asked_for_s + SOON_S > self._timeout_s / 2:
+            if isinstance(error, RefusedError) or not _may_be_read(asked_for_s, self._timeout_s):
                 self._report(self._result(sentence, asked_for_s, failed=True, asks_again=True), is_told=order.is_told)
                 order.is_told = True
             told = ActionProgress.FAILURE_TOLD if order.is_told else ActionProgress.NOT_CARRIED_OUT
@@ -230,10 +237,14 @@ class Actuator:
         return str(error), error
 
 
+def _may_be_read(asked_for_s: float, timeout_s: float) -> bool:
+    return asked_for_s + SOON_S <= min(UNREAD_S, timeout_s / 2)
+
+
 def pause_s(error: NotCarriedOutError, asked_for_s: float, timeout_s: float) -> float:
     """Seconds until an action that is asked for since ``asked_for_s`` is asked for again, before jitter."""
     first_s = min(FIRST_S, timeout_s)
-    if isinstance(error, UnreadError) and asked_for_s + SOON_S <= timeout_s / 2:
+    if isinstance(error, UnreadError) and _may_be_read(asked_for_s, timeout_s):
         return SOON_S
     least_s = first_s * (REFUSED if isinstance(error, RefusedError) else 1)
     return min(max(least_s, asked_for_s / 10), first_s * SLOWEST)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from sidecar.actions.actuator import Action, ActionResult, Actuator
+from sidecar.actions.actuator import TIMEOUT_S, Action, ActionResult, Actuator
 from sidecar.actions.asked_file import AskedFile
 from sidecar.actions.nomad import missing, nomad_action
 from sidecar.actions.program import CommandAction, Hook
@@ -38,7 +38,7 @@ from sidecar.telemetry.log import logger
 from sidecar.telemetry.readings import DatagramReadings
 
 if TYPE_CHECKING:
-    from sidecar.config.settings import ActionConfig, Config, NotifyConfig, ScrapeConfig, StatsdConfig
+    from sidecar.config.settings import ActionConfig, Config, JudgingConfig, NotifyConfig, ScrapeConfig, StatsdConfig
     from sidecar.controller.container_controller import Controller
     from sidecar.core.explain.samples import ErrorSample
     from sidecar.notify.messenger import FleetRecords
@@ -50,6 +50,9 @@ Offer = Callable[[Sequence[Report]], bool]
 
 SCRAPE_TIMEOUT_S: Final = 2.0
 """Maximum time of a whole scrape; never longer than the interval of scrapes."""
+
+HOOK_TIMEOUT_S: Final = 30.0
+"""Maximum time of the hook: enough for a dump of the threads, or of a heap."""
 
 MOST_OF_RESULT: Final = 200
 """Number of characters of an action's result in a message; it may hold the output of a program."""
@@ -106,7 +109,7 @@ async def open_datagrams(
     return datagrams
 
 
-def scraper(config: ScrapeConfig, error_window_s: float, offer: Offer, observers: Observers) -> Scraper:
+def scraper(config: ScrapeConfig, judging: JudgingConfig, offer: Offer, observers: Observers) -> Scraper:
     """Build the scraper, which passes its reports to ``offer`` and to the observers.
 
     If the last good scrape is older than the window, the counts since then may be too old to count now: they are
@@ -120,7 +123,7 @@ def scraper(config: ScrapeConfig, error_window_s: float, offer: Offer, observers
         if not isinstance(report, Sample):
             return report
         gap_s, scraped_at = time.monotonic() - scraped_at, time.monotonic()
-        return report if gap_s <= error_window_s else replace(report, errors={}, requests=0)
+        return report if gap_s <= judging.error_window else replace(report, errors={}, requests=0)
 
     return Scraper(
         parse_target(config.scrape_url),
@@ -129,8 +132,8 @@ def scraper(config: ScrapeConfig, error_window_s: float, offer: Offer, observers
             parse_selectors(config.scrape_requests),
             parse_selectors(config.scrape_in_flight),
         ),
-        interval_s=config.scrape_interval,
-        timeout_s=min(SCRAPE_TIMEOUT_S, config.scrape_interval),
+        interval_s=judging.check_interval,
+        timeout_s=min(SCRAPE_TIMEOUT_S, judging.check_interval),
         offer=lambda reports: offer([dated(report) for report in reports]),
         on_failure=partial(observers.failed, "listener"),
         on_advice=logger.warning,
@@ -146,7 +149,8 @@ def hook(config: Config, observers: Observers) -> Hook | None:
     if not config.hook.cull_hook:
         return None
     path = str(Path(config.hook.cull_hook).absolute())  # it runs in another directory
-    return Hook(path, config.hook.cull_hook_timeout, config.identity.service, partial(observers.failed, "hook"))
+    timeout_s = min(HOOK_TIMEOUT_S, config.judging.error_window / 2)  # or the errors are forgotten before the cull
+    return Hook(path, timeout_s, config.identity.service, partial(observers.failed, "hook"))
 
 
 def actuator(
@@ -178,7 +182,6 @@ def actuator(
     built = Actuator(
         name,
         act,
-        timeout_s=config.action.action_timeout,
         wall=time.time,
         on_result=observe,
         asked=AskedFile(path_of(directory, own.app).with_suffix(".asked")) if directory else None,
@@ -207,7 +210,7 @@ def action(
         return partial(_leave, leave)
     if config.action == "command":
         # The time of the action ends the program first, so that its result says what the program printed.
-        return CommandAction(shlex.split(config.action_command), config.action_timeout * 0.9, facts)
+        return CommandAction(shlex.split(config.action_command), TIMEOUT_S * 0.9, facts)
     # The other half is for the answer, which comes when the app has ended.
     return nomad_action(config.action, config.nomad_task, environ)
 

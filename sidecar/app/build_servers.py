@@ -139,7 +139,6 @@ def _health(sidecar: Sidecar, why: Why) -> health.Health:
     judging = sidecar.config.judging
     return health.Health(
         sidecar.snapshot,
-        down_status=sidecar.config.server.down_status,
         stale_after_s=3 * judging.check_interval * (1 + CHECK_JITTER) + 5,
         on_poll=sidecar.metrics.polled,
         on_failure=partial(sidecar.observers.failed, "listener"),

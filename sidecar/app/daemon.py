@@ -169,7 +169,7 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
         yield sidecar.app_port.run()
     if config.scrape.scrape_url:
         offer = sidecar.report_tap.tapped("scrape", sidecar.offer)
-        yield build_optional.scraper(config.scrape, config.judging.error_window, offer, sidecar.observers).run()
+        yield build_optional.scraper(config.scrape, config.judging, offer, sidecar.observers).run()
     if config.notify.has_webhook:
         yield build_optional.messenger(
             config,

@@ -200,8 +200,6 @@ def _redis_files(c: Config) -> Iterator[str]:
 
 def _listeners(c: Config) -> Iterator[str]:
     server = c.server
-    if c.weight.soft_drain == "on" and c.weight.weight == "off":
-        yield "ARBITER_SOFT_DRAIN: on needs ARBITER_WEIGHT=on: the balancer gets no weight that could be lowered"
     for (name, address), (other_name, other) in combinations(_addresses(c), 2):
         if addresses.overlap(address, other):
             yield f"{other_name}: {other} is already taken by {name}={address}"
@@ -224,16 +222,9 @@ def _app_port(c: Config) -> Iterator[str]:
 
 
 def _evidence(c: Config) -> Iterator[str]:
-    hook, timeout_s = c.hook
-    if not hook:
-        return
-    if not (os.access(hook, os.X_OK) and Path(hook).is_file()):  # is_file raises if it may not look
+    hook = c.hook.cull_hook
+    if hook and not (os.access(hook, os.X_OK) and Path(hook).is_file()):  # is_file raises if it may not look
         yield f"ARBITER_CULL_HOOK: {hook} is no file that can be run"
-    if timeout_s >= c.judging.error_window:
-        yield (
-            f"ARBITER_CULL_HOOK_TIMEOUT: {write(timeout_s)} is not shorter than "
-            f"ARBITER_ERROR_WINDOW={write(c.judging.error_window)}: the errors would be forgotten before the cull"
-        )
 
 
 def _action(c: Config) -> Iterator[str]:

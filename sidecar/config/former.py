@@ -45,9 +45,14 @@ FORMER: Final = {
     "never_last": ("min_healthy", _GONE + "the last container is kept unless {} is 0"),
     "refund_max": ("", _THREE_N),
     "drain_min": ("", _DRAIN),
+    "soft_drain": ("weight", _GONE + "a suspect has a lower weight unless {} is off"),
     "weight_floor": ("", _GONE + "the lowest weight is 10 %"),
+    "cull_hook_timeout": ("", _GONE + "a hook has 30s, or half the error window; timeout(1) ends it sooner"),
+    "down_status": ("", _GONE + "a health answer that says down has the status 503"),
+    "action_timeout": ("", _GONE + "an action has 5m"),
     "agent_maxconn": ("", _GONE + "the agent-check gives the weight alone; set maxconn in HAProxy"),
-    "scrape_timeout": ("scrape_interval", _GONE + "a scrape takes 2s at most, or {} if that is shorter"),
+    "scrape_timeout": ("check_interval", _GONE + "a scrape takes 2s at most, or {} if that is shorter"),
+    "scrape_interval": ("check_interval", _GONE + "the page is scraped once in each {}"),
     "scrape_max_bytes": ("", _GONE + "a page has 64 MiB at most"),
     "scrape_load": ("scrape_in_flight", _GONE + "the load is what the app reports, or else the requests of {}"),
     "lifetime_jitter": ("", _GONE + "retirements come up to a tenth of the lifetime earlier or later"),
@@ -57,6 +62,7 @@ FORMER: Final = {
     "exit_code": ("", _GONE + "the exit code after the action `exit` is 88"),
     "public_why": ("public_allow", _GONE + "the public listener always explains in full, to the clients of {}"),
     "messages": ("webhook_url", _GONE + "without {} there are no messages"),
+    "page_url": ("webhook_template", _GONE + "write the address of the page into the template of {}"),
     "log_format": ("", _GONE + "the log is JSON, and short lines on a terminal"),
 }
 """Old name -> the name of the setting that took its place, "" if there is none, and the sentence for the user."""

@@ -68,7 +68,6 @@ def _dependent(valid: Mapping[str, Any]) -> dict[str, str]:
     return {
         "mode": ENFORCE if valid["redis_url"] or valid["alone"] else SHADOW,
         "refund": "on" if valid["budget_strategy"] == "log" else "off",
-        "soft_drain": valid["weight"],
     }
 
 

@@ -126,7 +126,9 @@ class JudgingConfig(NamedTuple):
         "`off`: the limits alone decide.",
     ] = "on"
     grace: Annotated[Seconds, "Time after the app's start in which its errors do not count; 0: none."] = 0
-    check_interval: Annotated[Seconds, Field(ge=0.1), "Time between two checks of the window."] = 10
+    check_interval: Annotated[
+        Seconds, Field(ge=0.1), "Time between two checks of the window, and between two scrapes."
+    ] = 10
 
 
 class CullingConfig(NamedTuple):
@@ -149,7 +151,6 @@ class ActionConfig(NamedTuple):
     action_command: Annotated[
         str, "Command of the action `command`, which no shell reads: `systemctl restart app`."
     ] = ""
-    action_timeout: Annotated[Seconds, Field(ge=0.1, le=300), "Maximum time of the action, 100ms to 5m."] = 30
     nomad_task: Annotated[str, "Name of the task that the action `nomad-restart` restarts."] = ""
 
 
@@ -157,7 +158,6 @@ class HookConfig(NamedTuple):
     """The program that captures evidence before a cull."""
 
     cull_hook: Annotated[FilePath, "Path of a program that runs before the drain of a cull; empty: none."] = ""
-    cull_hook_timeout: Annotated[Seconds, Field(ge=0.1, le=60), "Maximum time of the hook, 100ms to 1m."] = 5
 
 
 class RetirementConfig(NamedTuple):
@@ -180,13 +180,10 @@ class RetirementConfig(NamedTuple):
 class WeightConfig(NamedTuple):
     """The weight at the balancer."""
 
-    weight: Annotated[Switch, "Weight at the balancer by the success rate, cubed, in percent; `off`: full weight."] = (
-        "on"
-    )
-    soft_drain: Annotated[
+    weight: Annotated[
         Switch,
-        "Lower weight for a suspect until it recovers, without a token, if its app reports only errors; only with "
-        "`weight`; `off`: full weight.",
+        "Weight at the balancer by the success rate, cubed, in percent, and lower for a suspect whose app reports only "
+        "errors; `off`: full weight.",
     ] = "on"
 
 
@@ -276,7 +273,6 @@ class ScrapeConfig(NamedTuple):
     ] = ""
     scrape_requests: Annotated[Selectors, "Selectors of the series that count requests, for the error ratio."] = ""
     scrape_in_flight: Annotated[Selectors, "Selectors of the series that show the requests in flight."] = ""
-    scrape_interval: Annotated[Seconds, Field(ge=0.1), "Time between two scrapes of the page."] = 10
 
 
 class StatsdConfig(NamedTuple):
@@ -316,9 +312,6 @@ class ServerConfig(NamedTuple):
     page_listen: Annotated[
         ListenOrOff, "Address of the status page for other machines, which needs a token, or `off`."
     ] = "off"
-    down_status: Annotated[
-        Count, Field(ge=400, le=599), "HTTP status of a health answer that says down, 400 to 599."
-    ] = 503
     stop_drain: Annotated[Seconds, "Time for which health is down before the sidecar stops; 0: none."] = 5
     token_file: Annotated[
         FilePath, "Path of the file with the token for the page listener and orders over TCP; empty: none."
@@ -357,7 +350,6 @@ class NotifyConfig(NamedTuple):
     runbook_url: Annotated[
         Link, "URL with which the links to runbooks begin, in messages and in `/why`; empty: no links."
     ] = ""
-    page_url: Annotated[Link, "URL of the status page for the links in messages; empty: no links."] = ""
 
     @property
     def has_webhook(self) -> bool:

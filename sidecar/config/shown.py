@@ -54,9 +54,7 @@ FIRST = (
 ADVANCED = (
     *("namespace",),
     *("budget_strategy", "probation", "beat_interval", "after_data_loss"),
-    *("redis_timeout", "stop_drain", "down_status", "soft_drain"),
-    *("scrape_interval",),
-    *("action_timeout", "cull_hook_timeout"),
+    *("redis_timeout", "stop_drain"),
 )
 """The settings that hardly anybody changes, which all of them show last."""
 

@@ -38,13 +38,11 @@ PRESETS: dict[str, dict[str, str]] = {
         "trial": "off",
         "outlier": "off",
         "refund": "off",
-        "soft_drain": "off",
         "after_data_loss": "continue",
         "weight": "off",
         "settle": "0s",
         "drain": "0s",
         "grace": "0s",
-        "down_status": "400",
     },
 }
 

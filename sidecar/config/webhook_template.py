@@ -10,7 +10,7 @@ from typing import Final
 
 FIELDS: Final = (
     *("text", "severity", "word", "sentence", "service", "namespace", "instance", "sender", "mode", "at", "key"),
-    *("runbook", "page", "containers", "cause", "sample", "command"),
+    *("runbook", "containers", "cause", "sample", "command"),
 )
 """The fields of a message that a template may name."""
 

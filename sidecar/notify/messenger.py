@@ -206,7 +206,6 @@ def fields_of(
         "key": "/".join(filter(None, ("health-arbiter", own.namespace, own.service, shadow * "shadow", about)))
         + f"/{alert.topic}",
         "runbook": f"{links.runbook_url}#{anchor}" if anchor and links.runbook_url else "",
-        "page": links.page_url,
         "containers": reasons.names(every, MOST_NAMES),
         "cause": cause,
         "sample": sample,

@@ -160,7 +160,6 @@ def text_of(fields: Mapping[str, str]) -> str:
         f"Sample: {fields['sample']}." if fields["sample"] else "",
         f"Type: {fields['command']}",
         f"Runbook: {fields['runbook']}" if fields["runbook"] else "",
-        f"Page: {fields['page']}" if fields["page"] else "",
     ]
     return " ".join(filter(None, parts))[:LONGEST_TEXT].translate(_ESCAPES)
 

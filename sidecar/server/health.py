@@ -61,7 +61,6 @@ class Health:
         self,
         snapshot: Callable[[], Snapshot],
         *,
-        down_status: int,
         stale_after_s: float,
         on_poll: Callable[[str, str, int], None],
         on_failure: Callable[[Exception], None],
@@ -71,7 +70,7 @@ class Health:
         body_of = partial(_body_of_down, explanation, on_failure)
 
         def poll(path: str, is_up: Callable[[Container], bool]) -> Callable[[str], PublicAnswer]:
-            current = _CurrentAnswer(is_up, snapshot, body_of, down_status, clock)
+            current = _CurrentAnswer(is_up, snapshot, body_of, clock)
 
             def answer_to(user_agent: str) -> PublicAnswer:
                 try:
@@ -111,13 +110,11 @@ class _CurrentAnswer:
         is_up: Callable[[Container], bool],
         snapshot: Callable[[], Snapshot],
         body_of: Callable[[Container], bytes],
-        down_status: int,
         clock: Callable[[], float],
     ) -> None:
         self._is_up = is_up
         self._snapshot = snapshot
         self._body_of = body_of
-        self._down_status = down_status
         self._clock = clock
         self._container: Container | None = None
         self._share = 0
@@ -137,7 +134,7 @@ class _CurrentAnswer:
             self._until = inf
             return PublicAnswer(200, b"up\n", _headers(container, share))
         self._until = self._clock() + TEXT_S
-        return PublicAnswer(self._down_status, self._body_of(container), _headers(container, share))
+        return PublicAnswer(503, self._body_of(container), _headers(container, share))
 
 
 def _body_of_down(

@@ -22,7 +22,10 @@ class PublicAnswer:
         self.status = status
         self.body = body
         self.headers = {"Content-Type": content_type, **(headers or {}), "Content-Length": str(len(body))}
-        lines = [f"HTTP/1.1 {status} {_phrase(status)}", *(f"{name}: {text}" for name, text in self.headers.items())]
+        lines = [
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+            *(f"{name}: {text}" for name, text in self.headers.items()),
+        ]
         self._head = "\r\n".join([*lines, "Server: health-arbiter", "Date: "]).encode("latin-1")
 
     def written(self, method: str, *, keeps: bool) -> bytes:
@@ -35,13 +38,6 @@ class PublicAnswer:
 def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> PublicAnswer:
     """A JSON document with the reason."""
     return PublicAnswer(status, json.dumps({"error": sentence}).encode() + b"\n", headers, JSON)
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:  # ARBITER_DOWN_STATUS may be any number
-        return ""
 
 
 @lru_cache(maxsize=1)

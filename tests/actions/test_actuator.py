@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,6 +18,7 @@ from harness.waiting import eventually
 from sidecar.actions.actuator import STOPPED, ActionError, ActionResult, Actuator, RefusedError, UnreadError
 from sidecar.actions.asked_file import ActionProgress, AskedFile
 from sidecar.actions.nomad import missing
+from sidecar.actions.program import CommandAction
 from sidecar.app.build_optional import action
 from sidecar.config.settings import ActionConfig
 from sidecar.core.life.container import Container
@@ -226,8 +228,7 @@ async def test_exit_leaves() -> None:
 
 
 def _command(text: str, limit_s: float = 60.0) -> Act:
-    config = ActionConfig("command", action_command=text, action_timeout=limit_s)
-    return action(config, lambda: None, environ={}, facts=FACTS)
+    return CommandAction(shlex.split(text), limit_s, FACTS)
 
 
 async def test_command_runs_without_a_shell_and_with_the_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ def _action(environ: dict[str, str], **settings: Any) -> Any:
 
 
 def test_nomad_restarts_the_task_of_the_settings_and_stops_this_allocation() -> None:
-    restart = _action(NOMAD, action="nomad-restart", nomad_task="web", action_timeout=20.0)
-    stop = _action(NOMAD, action="nomad-stop", action_timeout=20.0)
+    restart = _action(NOMAD, action="nomad-restart", nomad_task="web")
+    stop = _action(NOMAD, action="nomad-stop")
     assert (restart.func.__name__, restart.args, stop.__name__) == ("restart_task", ("web",), "stop_allocation")
     apis = [restart.func.__self__, stop.__self__]
     assert apis == [TaskApi("/secrets/api.sock", "/secrets/nomad_token", "alloc-1")] * 2

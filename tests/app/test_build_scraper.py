@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from sidecar.app.build_optional import scraper
-from sidecar.config.settings import ScrapeConfig
+from sidecar.config.settings import JudgingConfig, ScrapeConfig
 from sidecar.core.types import Missed, Report, Sample
 from sidecar.telemetry.observers import Observers
 
@@ -26,7 +26,7 @@ def test_observers_and_the_controller_get_every_scrape(*, is_taken: bool) -> Non
 
     observers = Observers()
     observers.scrapes.append(observed.append)
-    built = scraper(CONFIG, 60.0, offer, observers)
+    built = scraper(CONFIG, JudgingConfig(), offer, observers)
     assert built._offer([Missed("timeout"), SAMPLE]) is is_taken
     assert offered == observed == [Missed("timeout"), SAMPLE]
 
@@ -38,5 +38,5 @@ def test_counts_since_a_scrape_that_is_older_than_the_window_are_left_out() -> N
         offered.extend(reports)
         return True
 
-    assert scraper(CONFIG, 0.0, offer, Observers())._offer([SAMPLE])
+    assert scraper(CONFIG, JudgingConfig(error_window=0), offer, Observers())._offer([SAMPLE])
     assert offered == [Sample({}, requests=0, in_flight=2)]

@@ -87,7 +87,6 @@ class Sidecar:
         """The public listener as the daemon builds it, without a socket."""
         health = Health(
             self.snapshot,
-            down_status=503,
             stale_after_s=60.0,
             on_poll=self.on_poll,
             on_failure=self.failures.append,

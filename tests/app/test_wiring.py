@@ -90,11 +90,9 @@ ROWS: Final = (
     Row("drain", "4m", "RotationPlan.each_s", "240.0"),
     Row("action", "exit", "Actuator.name", "exit"),
     Row("action_command", "false x", "CommandAction.words", "false x"),
-    Row("action_timeout", "7s", "Actuator.timeout_s", "7.0"),
     Row("cull_hook", "{files}/hook2", "Hook.path", "{files}/hook2"),
-    Row("cull_hook_timeout", "2s", "Hook.timeout_s", "2.0"),
     Row("weight", "off", "Weight.floor", "100"),
-    Row("soft_drain", "off", "Policy.soft_drain", "False"),
+    Row("weight", "off", "Policy.soft_drain", "False"),
     # a retirement
     Row("lifetime", "6h", "Policy.lifetime_s", "21600.0", SHARED),
     Row("lifetime_max", "24h", "Policy.lifetime_max_s", "86400.0", SHARED, {"lifetime": "6h", "busy_load": "0.5"}),
@@ -128,7 +126,7 @@ ROWS: Final = (
     Row("scrape_errors", "f", "Selector(f).name", "f"),
     Row("scrape_requests", "f", "SeriesSelection.requests", "Selector"),
     Row("scrape_in_flight", "f", "SeriesSelection.in_flight", "Selector"),
-    Row("scrape_interval", "3s", "Scraper.interval_s", "3.0"),
+    Row("check_interval", "3s", "Scraper.interval_s", "3.0"),
     Row("statsd_listen", "127.0.0.2:8125", "hosts of datagrams", "127.0.0.2"),
     Row("statsd_socket", "{run}/d", "hosts of datagrams", "{run}/d 127.0.0.1"),
     Row("statsd_prefix", "web", "PacketReader.counters[web.heartbeat]", "Heartbeat"),
@@ -140,7 +138,6 @@ ROWS: Final = (
     Row("agent_listen", "off", "hosts of agent", ""),
     Row("page_listen", "127.0.0.2:4", "hosts of page", "127.0.0.2"),
     Row("public_allow", "10.0.0.5", "AddressGate.on_refusal()", "address agent public"),
-    Row("down_status", "400", "_CurrentAnswer.down_status", "400"),
     Row("token_file", "{files}/word", "Token.path", "{files}/word"),
     Row("tls_cert", "{files}/one-b.crt", "KeyPair.cert", "{files}/one-b.crt", also=OTHER_PAIR),
     Row("tls_key", "{files}/one-b.key", "KeyPair.key", "{files}/one-b.key", also=OTHER_PAIR),
@@ -152,7 +149,6 @@ ROWS: Final = (
 )
 
 ELSEWHERE: Final = {
-    "page_url": ("notify/test_webhook.py", "test_text_has_all_that_a_reader_needs"),
     "webhook_url_file": ("app/test_build_notify.py", "test_test_message_goes_to_the_url_of_a_file"),
     "webhook_template": ("app/test_build_notify.py", "test_template_that_has_become_unusable_gives_way_to_the_text"),
     "nomad_task": (

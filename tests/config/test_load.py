@@ -82,12 +82,12 @@ def test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment(tmp
     file = tmp_path / "arbiter.toml"
     file.write_text('preset = "classdojo"\nsettle = 2\nerror_limit = 6\n')
     settings = values({}, {"ARBITER_CONFIG": str(file)})
-    assert (settings["down_status"], settings["settle"], settings["error_limit"]) == (400, 2.0, 6)
+    assert (settings["min_healthy"], settings["settle"], settings["error_limit"]) == ("0", 2.0, 6)
 
 
 def test_a_flag_can_take_back_what_the_environment_gave() -> None:
     settings = values({"preset": ""}, {"ARBITER_PRESET": "classdojo"})
-    assert (settings["preset"], settings["down_status"]) == ("", 503)
+    assert (settings["preset"], settings["trial"]) == ("", "on")
 
 
 def test_an_empty_variable_counts_as_unset() -> None:
@@ -116,13 +116,11 @@ def test_classdojo_is_the_article_to_the_letter() -> None:
         "trial": "off",
         "outlier": "off",
         "refund": "off",
-        "soft_drain": "off",
         "after_data_loss": "continue",
         "weight": "off",
         "settle": 0.0,
         "drain": 0.0,
         "grace": 0.0,
-        "down_status": 400,
     }
     assert {name: values(flags, {})[name] for name in article} == article
     assert {name for name, origin in origins(flags, {}).items() if origin == "preset"} == article.keys()
@@ -136,7 +134,6 @@ def test_classdojo_is_the_article_to_the_letter() -> None:
         ({"redis_url": "redis://a"}, "mode", "enforce"),
         ({"budget_strategy": "previous"}, "refund", "off"),
         ({"budget_strategy": "fixed"}, "refund", "off"),
-        ({"weight": "off"}, "soft_drain", "off"),
     ],
 )
 def test_what_cannot_be_had_is_off_unless_it_is_asked_for(given: dict[str, str], name: str, value: str) -> None:
@@ -193,7 +190,6 @@ def test_state_file_is_in_the_state_directory_or_with_the_run_lock(
         ("drain", "1 day", "is not a duration"),
         ("lifetime", "721h", "must be at most 720h"),
         ("retire_slots", "0", "must be at least 1 or above 0%"),
-        ("down_status", "200", "must be at least 400"),
         ("state_dir", "/a\0b", "must not have control characters"),
         ("local_listen", "0.0.0.0:9180", "must be localhost"),
         ("socket", "run/arbiter.sock", "must be an absolute path"),

@@ -16,7 +16,7 @@ RESTORED_S: Final = 60.0
 NO_TRIAL: Final = {"ARBITER_TRIAL": "off"}
 """So that no story waits for the outcome of the one before."""
 
-IN_PLACE: Final = {"ARBITER_ACTION": "nomad-restart", "ARBITER_NOMAD_TASK": "app", "ARBITER_ACTION_TIMEOUT": "45s"}
+IN_PLACE: Final = {"ARBITER_ACTION": "nomad-restart", "ARBITER_NOMAD_TASK": "app"}
 STOP: Final = Case("task API", NO_TRIAL)
 RESTART: Final = Case("task API", {**NO_TRIAL, **IN_PLACE})
 CHECK: Final = Case("check", NO_TRIAL)

@@ -107,8 +107,8 @@ def _await_all(places: dict[str, Placement]) -> None:
 def test_cull_of_an_agent_that_is_away_for_long_has_failed_and_is_carried_out_when_it_is_back(
     run_dir: Path, children: Children, redis_server: RedisServer, *, is_killed: bool
 ) -> None:
-    job, timeout = read(TASK_API_JOB_FILE.read_text()), f"{30 / SPEED:g}s"
-    place = Placement("one", job, run_dir, children, redis_url=redis_server.url, action_timeout=timeout, **QUICK)
+    job = read(TASK_API_JOB_FILE.read_text())
+    place = Placement("one", job, run_dir, children, redis_url=redis_server.url, **QUICK)
     with ExitStack() as stack:
         stack.callback(place.start().end)
         place.api.__exit__()

@@ -14,6 +14,7 @@ import pytest
 
 from deploy.env_file import EXAMPLE, given
 from harness.binaries import find
+from sidecar.actions.actuator import TIMEOUT_S
 from sidecar.config.load import load
 from sidecar.runlock import durations
 
@@ -88,7 +89,7 @@ def test_culled_app_is_restarted_and_noticed() -> None:
     settings, app = load({}, _environ(UNIT)), _read((SYSTEMD / APP).read_text())
     assert settings.action.action == "command"
     assert settings.action.action_command == f"{SYSTEMCTL} {APP}", "the polkit rule allows nothing else"
-    assert durations.parse(app["TimeoutStopSec"][0]) < settings.action.action_timeout
+    assert durations.parse(app["TimeoutStopSec"][0]) < TIMEOUT_S
     assert app["ExecStart"][0].endswith(f"--port {settings.app.app_port}")
     _has({"User": USER, "DynamicUser": "yes"})
 

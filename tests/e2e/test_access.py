@@ -120,7 +120,7 @@ def test_secrets_appear_in_no_answer_log_or_command(
     closed = f"user:{WORD}@127.0.0.1:{free_port()}/?token={WORD}"
     urls = token_file.with_name("urls.toml")  # its settings are in no environment
     urls.write_text(
-        f'scrape_url = "http://{closed}"\nscrape_errors = "errors_total"\nscrape_interval = "500ms"\n'
+        f'scrape_url = "http://{closed}"\nscrape_errors = "errors_total"\ncheck_interval = "500ms"\n'
         f'webhook_url = "http://{closed}"\n'
     )
     one = sidecar(

@@ -92,7 +92,7 @@ def test_sidecar_that_ended_during_its_action_says_so_when_it_is_back(
     script.write_text(f"#!/bin/sh\necho yes > {begun}; exec sleep 600\n")
     script.chmod(0o700)
     settings: dict[str, Setting] = {**CULL, "action": "command", "action_command": str(script), "stop_drain": 0}
-    one = sidecar("one", redis_url=redis_server.url, action_timeout="5m", **settings)
+    one = sidecar("one", redis_url=redis_server.url, **settings)
     one.post_error(5)
     wait_for(begun.exists, timeout_s=60, what="the command runs")
     if is_killed:

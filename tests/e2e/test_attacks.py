@@ -160,7 +160,7 @@ def test_hostile_app_and_hostile_redis_take_little_time_of_the_processor(run_dir
         settings: dict[str, Setting] = {
             "scrape_url": f"http://127.0.0.1:{server.port}/metrics",
             "scrape_errors": HostileServer.selector,
-            "scrape_interval": "200ms",
+            "check_interval": "200ms",
             "redis_url": f"redis://127.0.0.1:{server.port}",
             "beat_interval": "1s",
         }

@@ -33,7 +33,7 @@ SHORTEST_S = 0.8 * INTERVAL_S
 SELECTORS: dict[str, Setting] = {
     "scrape_errors": 'kind=redis: http_requests_total{status=~"5.."}',
     "scrape_requests": "http_requests_total",
-    "scrape_interval": f"{INTERVAL_S}s",
+    "check_interval": f"{INTERVAL_S}s",
 }
 
 

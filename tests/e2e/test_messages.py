@@ -30,7 +30,6 @@ QUICK: dict[str, Setting] = {
     "redis_timeout": "900ms",
     "after_data_loss": "continue",
     "runbook_url": "https://wiki/runbooks.md",
-    "page_url": "https://arbiter/page",
 }
 SECRET = "s3cret"
 

@@ -95,7 +95,7 @@ def test_cull_is_explained_at_both_listeners_and_in_the_health_body(
 
 def test_no_answer_waits_for_a_hook_that_hangs_and_the_cull_goes_on(sidecar: StartSidecar, run_dir: Path) -> None:
     hook = _hook(run_dir, f"echo $$ >{run_dir}/pid.new; mv {run_dir}/pid.new {run_dir}/pid; exec sleep 600")
-    one = sidecar(cull_hook=hook, cull_hook_timeout="60s", error_window="10m", **FAST)
+    one = sidecar(cull_hook=hook, error_window="10m", **FAST)
     _make_sick(one)
     pid = int(wait_for(lambda: _read(run_dir / "pid"), timeout_s=60, what="the hook runs"))
     for path in ("/health", "/health/nomad", "/why") * 10:

@@ -47,7 +47,7 @@ def rules(name: str, *, reports_results: bool = False, **given: str) -> FleetRul
 
 OURS: Final = rules("defaults")
 SOFT: Final = rules("no refund", refund="off")
-TRIAL: Final = rules("neither refund nor soft drain", soft_drain="off", refund="off")
+TRIAL: Final = rules("neither refund nor soft drain", weight="off", refund="off")
 NO_CULLING: Final = rules("no culling", error_limit="1000000", error_ratio="0")
 """No limit is ever reached. Shadow mode would have no weights either."""
 

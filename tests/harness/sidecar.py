@@ -30,7 +30,6 @@ NO_GATES: dict[str, Setting] = {
     "min_healthy": "0",
     "trial": "off",
     "outlier": "off",
-    "soft_drain": "off",
     "refund": "off",
     "after_data_loss": "continue",
 }
@@ -39,7 +38,6 @@ GATES: dict[str, Setting] = {
     "min_healthy": "50%",
     "trial": "on",
     "outlier": "on",
-    "soft_drain": "on",
     "refund": "on",
     "after_data_loss": "wait",
 }

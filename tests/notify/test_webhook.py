@@ -29,7 +29,7 @@ from sidecar.notify.webhook import (
 )
 
 OWN = IdentityConfig("shop.web", "default", "n1", mode="enforce")
-LINKS = NotifyConfig(runbook_url="https://wiki/runbooks.md", page_url="https://page/?a=1&b=2")
+LINKS = NotifyConfig(runbook_url="https://wiki/runbooks.md")
 PAUSED = Alert("paused:redis", "paused", "Culls for redis did not help.", cause="redis")
 
 
@@ -50,7 +50,7 @@ def text(message: Mapping[str, str]) -> str:
 def test_text_has_all_that_a_reader_needs() -> None:
     assert text(fields(sample="5 x redis: connection lost")) == (
         "Warning: shop.web: Culls for redis did not help. Containers: n1, n2 (redis). Sample: 5 x redis: connection "
-        "lost. Type: health-arbiter why n1 Runbook: https://wiki/runbooks.md#paused Page: https://page/?a=1&amp;b=2"
+        "lost. Type: health-arbiter why n1 Runbook: https://wiki/runbooks.md#paused"
     )
 
 

@@ -63,14 +63,13 @@ class Controller:
             raise self.failure
         return Snapshot(self.now, self.container, EVIDENCE, self.checked_at, self.weight)
 
-    def routes(self, down_status: int = 503) -> Mapping[str, Callable[[str], PublicAnswer]]:
-        answers = self.health(down_status)
+    def routes(self) -> Mapping[str, Callable[[str], PublicAnswer]]:
+        answers = self.health()
         return {**answers.polls, **answers.probes}
 
-    def health(self, down_status: int = 503) -> health.Health:
+    def health(self) -> health.Health:
         return health.Health(
             self.snapshot,
-            down_status=down_status,
             stale_after_s=STALE_S,
             on_poll=lambda *poll: self.polls.append(poll),
             on_failure=self.failures.append,
@@ -98,11 +97,6 @@ class Controller:
 def test_status_of_each_path_in_each_state(container: Container, haproxy: int, nomad: int, ready: int) -> None:
     routes = Controller(container).routes()
     assert [routes[path]("").status for path in PATHS] == [haproxy, haproxy, nomad, nomad, 200, ready]
-
-
-def test_preset_has_another_status_for_down() -> None:
-    routes = Controller(DOWN).routes(down_status=400)
-    assert [routes[path]("").status for path in PATHS] == [400, 400, 400, 400, 200, 200]
 
 
 def test_every_state_has_a_row_above() -> None:
@@ -288,7 +282,6 @@ def test_reasons_in_an_answer_are_at_most_a_second_old() -> None:
     now, texts = [0.0], iter(("first", "second", "third"))
     health_ = health.Health(
         Controller(DOWN).snapshot,
-        down_status=503,
         stale_after_s=STALE_S,
         on_poll=lambda *_: None,
         on_failure=print,
@@ -316,7 +309,6 @@ async def test_head_is_get_without_the_body(container: Container) -> None:
     assert observed == Observed()
 
 
-@pytest.mark.parametrize("status", [503, 599])
 @pytest.mark.parametrize(
     "request_",
     [
@@ -325,10 +317,10 @@ async def test_head_is_get_without_the_body(container: Container) -> None:
         pytest.param(b"GET /health/haproxy HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", id="http-check send"),
     ],
 )
-async def test_haproxy_is_answered_as_it_asks(request_: bytes, status: int) -> None:
+async def test_haproxy_is_answered_as_it_asks(request_: bytes) -> None:
     controller = Controller(DRAINING)
-    answer_to = public_pages(controller.health(down_status=status), {})
+    answer_to = public_pages(controller.health(), {})
     async with public_door(Observed(), answer_to) as server, await connect(server) as client:
-        assert (await client.ask(request_)).status == status
+        assert (await client.ask(request_)).status == 503
         assert await client.rest() == b""
-    assert controller.polls == [("haproxy", "/health/haproxy", status)]
+    assert controller.polls == [("haproxy", "/health/haproxy", 503)]

@@ -38,7 +38,6 @@ def polls() -> list[tuple[str, str, int]]:
 def answer_to(polls: list[tuple[str, str, int]]) -> Callable[[PublicRequest], PublicAnswer]:
     health = Health(
         lambda: Snapshot(105.0, UP, Evidence(60), 100.0),
-        down_status=503,
         stale_after_s=38.0,
         on_poll=lambda *poll: polls.append(poll),
         on_failure=lambda error: pytest.fail(str(error)),

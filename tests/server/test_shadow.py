@@ -63,7 +63,6 @@ async def everything_shown(seen: Snapshot) -> Shown:
     """The answers of the real handlers to every poll, probe and agent check."""
     listener = health.Health(
         lambda: seen,
-        down_status=503,
         stale_after_s=60.0,
         on_poll=lambda *_: None,
         on_failure=_fail,

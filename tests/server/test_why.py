@@ -526,7 +526,6 @@ def _body(memory: Memory, failures: list[Exception]) -> tuple[int, str]:
     """Status and body of a health answer."""
     answers = health.Health(
         memory.snapshot,
-        down_status=503,
         stale_after_s=38.0,
         on_poll=lambda *_: None,
         on_failure=failures.append,

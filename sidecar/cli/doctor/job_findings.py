@@ -109,10 +109,6 @@ def _of_restart(group: Group, settings: Config) -> Iterator[Finding]:
     task = next((task for task in group.tasks if task.name == settings.action.nomad_task), None)
     if task is None:
         yield _fail(f"ARBITER_NOMAD_TASK {settings.action.nomad_task} is no task of the group")
-    elif settings.action.action_timeout <= task.kill_timeout_s:
-        text = f"ARBITER_ACTION_TIMEOUT {write(settings.action.action_timeout)} is not above"
-        text = f"{text} kill_timeout {task.kill_timeout_s:g} s of {task.name}: Nomad answers when it has ended"
-        yield _warn(f"{text}, and meanwhile the action counts as failed")
 
 
 # -- checks -----------------------------------------------------------------------------------------------------

@@ -175,10 +175,6 @@ TRAPS: Final[dict[str, tuple[Changes, str]]] = {
         {**env(ACTION="nomad-restart", NOMAD_TASK="web"), **NO_CHECK},
         "FAIL ARBITER_NOMAD_TASK web is no task of the group",
     ),
-    "impatient action": (
-        {**env(ACTION="nomad-restart", NOMAD_TASK="app", ACTION_TIMEOUT="30s"), **NO_CHECK},
-        "warn ARBITER_ACTION_TIMEOUT 30s is not above kill_timeout 30 s of app: Nomad answers when it has ended, and",
-    ),
     # network
     "agent": (
         {"Networks.0.DynamicPorts.2.To": 9183},
@@ -335,7 +331,7 @@ def test_check_of_another_task_is_found(task: str, said: str, tmp_path: Path) ->
             ),
         },
         {
-            **env(ACTION="nomad-restart", NOMAD_TASK="app", ACTION_TIMEOUT="45s"),
+            **env(ACTION="nomad-restart", NOMAD_TASK="app"),
             **NO_CHECK,
             **IDENTITY,
         },
