@@ -55,10 +55,6 @@ def udp(listener: Receiver) -> dict[str, str]:
     return {"ARBITER_STATSD_LISTEN": listener.listen}
 
 
-def unix(listener: Receiver) -> dict[str, str]:
-    return {"ARBITER_STATSD_SOCKET": str(listener.path)}
-
-
 def counts_of(listener: Receiver, errors: int) -> dict[str, int]:
     """The totals once this many errors have arrived; every packet must be valid."""
     wait_for(lambda: sum(listener.totals().values()) >= errors, timeout_s=60, what=f"{errors} have come")

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import threading
 import time
 import uuid
-from contextlib import closing, suppress
-from http.client import HTTPResponse
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import TYPE_CHECKING, Final, Self
@@ -57,21 +55,16 @@ class _Server(ThreadingMixIn, UnixStreamServer):
 class TaskApi:
     """The task API of one task at ``api.sock`` in ``secrets``, while the context lasts.
 
-    ``has_policy``: whether the token of the task may restart and stop allocations. ``hangs``: it reads a request and
-    does not answer. ``restart`` and ``stop`` carry out what it is asked for.
+    ``restart`` and ``stop`` carry out what it is asked for.
     """
 
     def __init__(
         self, secrets: Path, allocation: str, restart: Callable[[str], None], stop: Callable[[], None]
     ) -> None:
-        self.has_policy = True
-        self.hangs = False
-        self.asked: list[str] = []
         self._path = secrets / "api.sock"
         self._allocation = allocation
         self._restart = restart
         self._stop = stop
-        self._over = threading.Event()
         (secrets / "nomad_token").write_text(TOKEN)
 
     def __enter__(self) -> Self:
@@ -92,23 +85,19 @@ class TaskApi:
                 return "task"
 
             def log_message(self, *_: object) -> None:
-                """Nothing: ``asked`` has the requests."""
+                """Nothing."""
 
         self._server = _Server(str(self._path), Handler)
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
         self._server.shutdown()
         self._server.server_close()
         self._path.unlink(missing_ok=True)
 
     def answer(self, path: str, token: str, body: bytes) -> tuple[int, str]:
         """Status and body, as Nomad's: errors are plain text."""
-        self.asked.append(path)
-        if self.hangs:
-            self._over.wait()
         refusal = self._refusal(path, token)
         if refusal is not None:
             return refusal
@@ -128,25 +117,11 @@ class TaskApi:
             return 404, "resource not found"
         if found[1] != self._allocation:
             return 404, "allocation not found" if _is_stop(path) else f'Unknown allocation "{found[1]}"'
-        return None if self.has_policy else (403, "Permission denied")
+        return None
 
 
 def _is_stop(path: str) -> bool:
     return path.partition("?")[0].endswith("/stop")
-
-
-def ask(secrets: Path, path: str, token: str, body: object = None) -> tuple[int, str]:
-    """Status and body of a POST to the task API in ``secrets``, the real one or the stand-in."""
-    content = b"" if body is None else json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: nomad\r\nConnection: close\r\nContent-Length: {len(content)}\r\n"
-    head += f"X-Nomad-Token: {token}\r\n\r\n" if token else "\r\n"
-    with closing(socket.socket(socket.AF_UNIX)) as connection:
-        connection.settimeout(60)
-        connection.connect(str(secrets / "api.sock"))
-        connection.sendall(head.encode() + content)
-        response = HTTPResponse(connection)
-        response.begin()
-        return response.status, response.read().decode()
 
 
 class Placement:

@@ -57,7 +57,11 @@ def test_sidecar_runs_unprivileged_and_gets_the_signal() -> None:
     (user,) = every("USER")
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
     assert not any(line.startswith(("RUN", "COPY")) for line in LINES[LINES.index(f"USER {user}") :])
-    assert (every("STOPSIGNAL"), every("ENTRYPOINT"), every("CMD")) == (["SIGTERM"], ['["health-arbiter"]'], ['["run"]'])
+    assert (every("STOPSIGNAL"), every("ENTRYPOINT"), every("CMD")) == (
+        ["SIGTERM"],
+        ['["health-arbiter"]'],
+        ['["run"]'],
+    )
 
 
 def test_image_shows_its_ports_and_checks_the_sidecar_and_not_the_app() -> None:

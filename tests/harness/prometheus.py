@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
-import threading
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from harness.binaries import require
@@ -16,7 +14,6 @@ from harness.http_request import request
 from harness.ports import free_port
 
 _ANSWER_S: Final = 10.0
-_LOOK_S: Final = 0.5
 _ALERTMANAGER: Final = """
 route:
   receiver: "nobody"
@@ -93,7 +90,7 @@ def found_targets(config: Path, job: str) -> list[dict[str, str]]:
 
 
 class Alertmanager(Child):
-    """An Alertmanager without peers and receivers; its alerts are read through the API and with ``amtool``."""
+    """An Alertmanager without peers and receivers; its alerts are read through the API."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__("alertmanager", directory)
@@ -106,18 +103,16 @@ class Alertmanager(Child):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def alerts(self) -> list[dict[str, Any]]:
-        """The firing alerts, as the API has them."""
+    def _alerts(self) -> list[dict[str, Any]]:
         status, body = request(self.port, "/api/v2/alerts")
         if status != 200:
             raise ConnectionError(f"{status} {body}")
         found: list[dict[str, Any]] = json.loads(body)
         return found
 
-    def query(self, *matchers: str) -> str:
-        """The output of ``amtool alert query``."""
-        call = [require("amtool"), f"--alertmanager.url={self.url}", "alert", "query", "-o", "extended", *matchers]
-        return subprocess.run(call, capture_output=True, text=True, timeout=90, check=True).stdout
+    def severities(self) -> dict[str, str]:
+        """The severity of each firing alert, by name."""
+        return {alert["labels"]["alertname"]: alert["labels"]["severity"] for alert in self._alerts()}
 
     def _command(self) -> list[str]:
         return [
@@ -130,51 +125,3 @@ class Alertmanager(Child):
 
     def _is_ready(self) -> bool:
         return "OK" in request(self.port, "/-/ready")[1]
-
-
-class Shown(NamedTuple):
-    """One alert by its name and severity."""
-
-    name: str
-    severity: str
-
-
-class AlertHistory:
-    """Reads the alerts twice a second, as a context. ``ever`` has all alerts with the last description of each."""
-
-    def __init__(self, manager: Alertmanager) -> None:
-        self.ever: dict[Shown, str] = {}
-        self._now: set[Shown] = set()
-        self._manager = manager
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(10)
-
-    @property
-    def severities(self) -> dict[str, str]:
-        """The severity of each alert, by name."""
-        return {shown.name: shown.severity for shown in self.ever}
-
-    @property
-    def now(self) -> set[str]:
-        """The names of the alerts that fire now."""
-        return {shown.name for shown in self._now}
-
-    def _look(self) -> None:
-        while not self._stop.wait(_LOOK_S):
-            with contextlib.suppress(OSError):
-                found = dict(map(_shown, self._manager.alerts()))
-                self._now = set(found)
-                self.ever = self.ever | found  # a reader keeps the former dict
-
-
-def _shown(alert: dict[str, Any]) -> tuple[Shown, str]:
-    labels = alert["labels"]
-    return Shown(labels["alertname"], labels["severity"]), alert["annotations"]["description"]
