@@ -23,7 +23,7 @@ from sidecar.controller.inbox import Inbox
 from sidecar.controller.incarnation_ids import IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
-from sidecar.controller.membership import Description, Membership
+from sidecar.controller.membership import Membership, about
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.members import digest_of
 from sidecar.core.life.container import Container, resume, start
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from sidecar.actions.actuator import Actuator
     from sidecar.config.settings import Config
+    from sidecar.core.fleet.members import About
     from sidecar.core.life.snapshot import Snapshot
     from sidecar.core.types import Report
     from sidecar.inputs.app_port import AppPort
@@ -64,7 +65,7 @@ class Sidecar(NamedTuple):
     budget: FleetBudget
     journal: Journal
     controller: Controller
-    describe: Description
+    describe: Callable[[Snapshot], About]
     membership: Membership
     ledger: Ledger
     history: History
@@ -110,7 +111,13 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
     )
     inbox = Inbox()
     settings = digest_of(build_store.fleet_settings(config).dump())
-    describe = Description(config.judging.error_limit, __version__, settings, traits(config))
+    describe = partial(
+        about,
+        limit=config.judging.error_limit,
+        version=__version__,
+        settings=settings,
+        traits=traits(config),
+    )
     membership = _membership(config, budget, inbox, observers, describe)
     controller = await _controller(config, journal, observers, budget=budget, inbox=inbox, publish=membership.update)
     ledger, history = _ledger(config, budget, observers), History(time.time)
@@ -188,10 +195,10 @@ def _rng() -> random.Random:
 
 
 def _membership(
-    config: Config, budget: FleetBudget, inbox: Inbox, observers: Observers, describe: Description
+    config: Config, budget: FleetBudget, inbox: Inbox, observers: Observers, describe: Callable[[Snapshot], About]
 ) -> Membership:
     return Membership(
-        budget,
+        budget.beat,
         policy=policy(config),
         interval_s=config.budget.beat_interval,
         clock=time.monotonic,

@@ -26,7 +26,6 @@ from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, is_drained
 from sidecar.core.life.delays import CHECK_JITTER
-from sidecar.core.life.detectors import complaint
 from sidecar.core.life.events import Culled
 from sidecar.core.life.retiring import due_at
 from sidecar.core.life.snapshot import Record, Snapshot
@@ -38,11 +37,10 @@ from sidecar.core.life.triggers import (
     ClaimToken,
     ClearWindow,
     Effect,
+    GiveBack,
     Judged,
     LeaseAnswered,
-    ReleaseLease,
     RequestLease,
-    ReturnToken,
     ReviveOrdered,
     SaveMemory,
     Trigger,
@@ -50,7 +48,6 @@ from sidecar.core.life.triggers import (
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import Weight
 from sidecar.core.types import (
-    MANUAL,
     REVIVED,
     AppExited,
     Claim,
@@ -121,7 +118,6 @@ class Controller:
         self._next_check = 0.0
         self._not_before = 0.0
         self._has_news = False
-        self._saved_latch = container.latch
         self._unwritten_latch: Latch | None = None
         self._publish_snapshot(clock())
 
@@ -237,7 +233,7 @@ class Controller:
 
     def _judged(self, verdict: Verdict, now: float) -> Judged:
         measurements = self.assessment.measurements
-        return Judged(verdict, self._rng.random(), measurements.idle_at, measurements.load(now))
+        return Judged(verdict, measurements.idle_at, measurements.load(now))
 
     # -- messages ---------------------------------------------------------------------------------------------
 
@@ -325,14 +321,14 @@ class Controller:
     def _carry_out(self, effect: Effect, now: float) -> None:
         container = self.container
         if isinstance(effect, ClaimToken):
-            self._effects.claim(self._claim(effect.claim_id, now), self._hook_reason())
+            claim_id, holder = effect.claim_id, container.identity.holder
+            claim = Claim(claim_id, container.instance, container.life, container.cause, holder)
+            self._effects.claim(claim, self._hook_reason())
         elif isinstance(effect, RequestLease):
             slots, timeout_s = self._policy.retire_slots, self._policy.retire_timeout_s
             self._effects.lease(LeaseRequest(effect.holder, container.instance, container.life, slots, timeout_s))
-        elif isinstance(effect, ReleaseLease):
-            self._effects.release_lease(container.instance, effect.holder)
-        elif isinstance(effect, ReturnToken):
-            self._effects.return_token(container.instance, effect.claim_id)
+        elif isinstance(effect, GiveBack):
+            self._effects.give_back(container.instance, effect.holder)
         elif isinstance(effect, SaveMemory):
             self._remember()
         elif isinstance(effect, ClearWindow):
@@ -340,32 +336,19 @@ class Controller:
             self._effects.withdraw()
 
     def _remember(self) -> None:
-        memory = self._memory()
-        latch, saved = memory.latch, self._saved_latch
-        self._saved_latch = latch
-        if latch is None or latch == saved:
-            self._effects.remember(memory)
-        elif self._effects.remember_latch(memory, latch):
-            self._unwritten_latch = latch
-
-    def _memory(self) -> Memory:
-        """What has to survive this process."""
+        """Write down what has to survive this process."""
         container = self.container
-        born = self._wall() - (self._clock() - container.born)
-        return Memory(
+        memory = Memory(
             container.app,
             container.app_start,
             container.incarnation,
             container.latch,
-            born,
+            self._wall() - (self._clock() - container.born),
             container.identity,
             self.ids.socket,
         )
-
-    def _claim(self, claim_id: str, now: float) -> Claim:
-        container = self.container
-        kind = MANUAL if container.order else complaint(container.verdict, self.assessment.evidence(now))
-        return Claim(claim_id, container.instance, container.life, kind, container.identity.holder)
+        if self._effects.remember(memory):
+            self._unwritten_latch = container.latch
 
     def _hook_reason(self) -> str:
         """The reason that the hook is called with; empty in shadow mode, where it is not called."""

@@ -31,7 +31,7 @@ LIMIT_S: Final = 30.0
 """Time limit for a budget that does not bound its answers itself, so that no request stays outstanding for ever."""
 
 MOST_RETURNS: Final = 30
-"""Maximum number of attempts to return a token. They take a quarter of an hour, most of its window."""
+"""Maximum number of attempts to give back a token or a lease. They take a quarter of an hour."""
 
 
 class TokenBudget(Protocol):
@@ -50,9 +50,8 @@ class TokenBudget(Protocol):
 class EffectRunner:
     """Runs effects while it is ``open``, and hands each answer to ``put``.
 
-    A request waits until the journal is written. ``hook`` captures evidence after a grant.
-    ``wall`` gives Unix seconds, ``clock`` monotonic seconds, ``jitter`` a number from 0 to 1. ``on_failure`` receives
-    every exception.
+    ``hook`` captures evidence after a grant. ``wall`` gives Unix seconds, ``clock`` monotonic seconds, ``jitter`` a
+    number from 0 to 1. ``on_failure`` receives every exception.
     """
 
     def __init__(
@@ -76,9 +75,8 @@ class EffectRunner:
         self._jitter = jitter
         self._on_failure = on_failure
         self._claim: asyncio.Task[None] | None = None
-        self._lease_lock = asyncio.Lock()
-        self._token_lock = asyncio.Lock()
-        self._unreturned: dict[str, str] = {}
+        self._returning = asyncio.Lock()
+        self._unreturned: dict[str, str] = {}  # holders of tokens and leases, with their instances
         self._tasks: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
@@ -91,38 +89,30 @@ class EffectRunner:
         """Ask for a token. With a ``hook_reason`` the hook runs between a grant and the answer."""
         self._claim = self._start(self._ask_token, claim, hook_reason)
 
-    def lease(self, lease: LeaseRequest) -> None:
-        """Ask for the lease of a retirement."""
-        self._start(self._ask_lease, lease)
-
-    def release_lease(self, instance: str, holder: str) -> None:
-        """Give a lease back. If the store does not answer, the slot is free when its time is over."""
-        self._start(self._release_lease, instance, holder)
-
-    def return_token(self, instance: str, claim_id: str) -> None:
-        """Give back the token of this claim until the store confirms it; before that the claim is not made again."""
-        self._unreturned[claim_id] = instance
-        self._start(self._return, claim_id)
-
-    def remember(self, memory: Memory) -> None:
-        """Write down what has to survive this process."""
-        self._start(self._journal.save, memory)
-
-    def remember_latch(self, memory: Memory, latch: Latch) -> bool:
-        """Write down ``memory`` with its new ``latch``, and return whether ``LatchWritten`` will follow.
-
-        It comes when the latch is on disk, or the write has failed, or after ``LATCH_WAIT_S``.
-        """
-        if not self._journal.keeps:
-            self.remember(memory)
-            return False
-        self._start(self._write_latch, memory, latch)
-        return True
-
     def withdraw(self) -> None:
         """Cancel the claim: a token for an incarnation that has ended is of no use."""
         if self._claim is not None:
             self._claim.cancel()
+
+    def lease(self, lease: LeaseRequest) -> None:
+        """Ask for the lease of a retirement."""
+        self._start(self._ask_lease, lease)
+
+    def give_back(self, instance: str, holder: str) -> None:
+        """Give back a token or a lease until the store confirms it; before that its holder does not ask again."""
+        self._unreturned[holder] = instance
+        self._start(self._give_back, holder)
+
+    def remember(self, memory: Memory) -> bool:
+        """Write down what has to survive this process; return whether ``LatchWritten`` will follow, if it has a latch.
+
+        It comes when the latch is on disk, or the write has failed, or after ``LATCH_WAIT_S``.
+        """
+        if memory.latch is None or not self._journal.keeps:
+            self._start(self._journal.save, memory)
+            return False
+        self._start(self._write_latch, memory, memory.latch)
+        return True
 
     # -- tasks ------------------------------------------------------------------------------------------------
 
@@ -153,15 +143,15 @@ class EffectRunner:
         The second claim costs no token.
         """
         began, hook_s, capture = self._clock(), 0.0, None
-        answer = await self._returned(claim.claim_id) or await self._answer(self._budget.claim, claim)
+        answer = await self._answer(self._budget.claim, claim, claim.claim_id)
         if isinstance(answer, Granted) and hook_reason and self._hook is not None:
             hook_began = self._clock()
             capture = await self._captured(self._hook, claim, hook_reason)
             hook_s = self._clock() - hook_began
             if hook_s > MOMENT_S:
-                again = await self._answer(self._budget.claim, claim)
+                again = await self._answer(self._budget.claim, claim, claim.claim_id)
                 if isinstance(again, Denied):
-                    self.return_token(claim.instance, claim.claim_id)
+                    self.give_back(claim.instance, claim.claim_id)
                     answer = again
         took_s = self._clock() - began - hook_s
         self._put(ClaimAnswered(claim.claim_id, answer, self._wall(), self._jitter(), took_s, capture))
@@ -175,44 +165,41 @@ class EffectRunner:
             return None
 
     async def _ask_lease(self, lease: LeaseRequest) -> None:
-        """Ask after the last lease was given back; otherwise the new one might be given back in its place."""
-        async with self._lease_lock:
-            began = self._clock()
-            answer = await self._answer(self._budget.retire, lease)
+        began = self._clock()
+        answer = await self._answer(self._budget.retire, lease, lease.holder)
         self._put(LeaseAnswered(lease.holder, answer, self._wall(), self._jitter(), self._clock() - began))
 
-    async def _release_lease(self, instance: str, holder: str) -> None:
-        async with self._lease_lock, asyncio.timeout(LIMIT_S):
-            await self._budget.give_back(instance, holder)
-
-    async def _return(self, claim_id: str) -> None:
-        for tries in range(MOST_RETURNS):
-            if await self._returned(claim_id) is None:
-                return
-            await asyncio.sleep(unknown_delay(tries) * (1 + JITTER * self._jitter()))
-        self._unreturned.pop(claim_id, None)
-
-    async def _returned(self, claim_id: str) -> Unknown | None:
-        """None once this claim has no token to give back; else why the store has not confirmed the return."""
-        async with self._token_lock:
-            if claim_id not in self._unreturned:
-                return None
-            try:
-                async with asyncio.timeout(LIMIT_S):
-                    answer = await self._budget.give_back(self._unreturned[claim_id], claim_id)
-            except Exception as error:  # noqa: BLE001 - as in _answer
-                self._on_failure(error)
-                return Unknown("internal")
-            if isinstance(answer, Unknown):
-                return answer
-            del self._unreturned[claim_id]
-            return None
-
-    async def _answer(self, ask: Callable[[Request], Awaitable[Answer]], request: Request) -> Answer:
+    async def _answer(self, ask: Callable[[Request], Awaitable[Answer]], request: Request, holder: str) -> Answer:
+        """Ask when the journal is written, and what this holder got before is given back: it would be replayed."""
         try:
+            if failure := await self._returned(holder):
+                return failure
             await self._journal.settled(JOURNAL_WAIT_S)
             async with asyncio.timeout(LIMIT_S):
                 return await ask(request)
         except Exception as error:  # noqa: BLE001 - a failing budget is an unclear answer, never an exception
             self._on_failure(error)
             return Unknown("internal")
+
+    async def _give_back(self, holder: str) -> None:
+        for tries in range(MOST_RETURNS):
+            if await self._returned(holder) is None:
+                return
+            await asyncio.sleep(unknown_delay(tries) * (1 + JITTER * self._jitter()))
+        self._unreturned.pop(holder, None)
+
+    async def _returned(self, holder: str) -> Unknown | None:
+        """None once this holder has nothing to give back; else why the store has not confirmed the return."""
+        async with self._returning:
+            if holder not in self._unreturned:
+                return None
+            try:
+                async with asyncio.timeout(LIMIT_S):
+                    answer = await self._budget.give_back(self._unreturned[holder], holder)
+            except Exception as error:  # noqa: BLE001 - as in _answer
+                self._on_failure(error)
+                return Unknown("internal")
+            if isinstance(answer, Unknown):
+                return answer
+            del self._unreturned[holder]
+            return None

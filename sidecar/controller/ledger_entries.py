@@ -30,7 +30,6 @@ from sidecar.core.fleet.fleet_events import (
     StoreBack,
 )
 from sidecar.core.life.container import CullOrder
-from sidecar.core.life.detectors import complaint
 from sidecar.core.life.events import (
     Culled,
     Event,
@@ -44,7 +43,7 @@ from sidecar.core.life.events import (
     WouldCull,
 )
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import DETAIL_LIMIT, MANUAL, CauseTrial, Denied, Entry, Granted, Hold, State, Verdict
+from sidecar.core.types import DETAIL_LIMIT, CauseTrial, Denied, Entry, Granted, Hold, State, Verdict
 
 ORDERED: Final = "ordered"
 NO_CULL: Final = "no_cull"
@@ -76,7 +75,7 @@ class EntryWriter:
     def __init__(self, instance: str, traits: Traits = NO_TRAITS) -> None:
         self._instance = instance
         self._traits = traits
-        self._kind = ""
+        self._cause = ""
         self._refused: set[str] = set()
         self._offset_s = 0.0
         self._restarts = _Restarts(instance)
@@ -97,22 +96,21 @@ class EntryWriter:
     def of_step(self, record: Record, at: float, now: float) -> list[Entry]:
         """The entries about one step of the container, in the order in which things happened."""
         self._offset_s = at - now
+        kind = record.container.cause or self._cause  # the step that ends a cause is about it, too
         entries = [
-            entry._replace(at=at)
+            entry._replace(at=at, kind=kind)
             for event in record.events
             if (write := self._writers.get(type(event))) and (entry := write(event, record))
         ]
         entries += self._restarts.of_step(record, at, now)
+        self._cause = record.container.cause
         if record.container.state is not State.SUSPECT:
             self._refused.clear()
-            if record.container.latch is None:
-                self._kind = ""
         return entries
 
     def _suspected(self, event: Suspected, record: Record) -> Entry | None:
-        if event.by_order:
+        if record.container.order is not None:
             return None
-        self._kind = complaint(event.verdict, record.evidence)
         return self._entry("suspect", reason=reasons.rule(event.verdict), detail=reasons.verdict(event.verdict))
 
     def _answered(self, event: TokenAnswered, _record: Record) -> Entry | None:
@@ -121,8 +119,7 @@ class EntryWriter:
         if event.is_late:
             return None
         if isinstance(answer, Granted):
-            granted = self._entry("granted", reason=reasons.reason_word(answer), author=author, detail=detail)
-            return granted._replace(kind=MANUAL) if event.order else granted
+            return self._entry("granted", reason=reasons.reason_word(answer), author=author, detail=detail)
         if not isinstance(answer, Denied) or (answer.reason in self._refused and event.order is None):
             return None
         self._refused.add(answer.reason)
@@ -134,7 +131,6 @@ class EntryWriter:
         )
 
     def _culled(self, event: Culled, record: Record) -> Entry:
-        self._kind = MANUAL if event.order else self._kind or complaint(event.verdict, record.evidence)
         why = _why(event.order, event.verdict, event.why)
         version = record.container.app_version or self._traits.version
         culled = self._entry("culled", seconds=event.suspect_s, node=self._traits.node, app_version=version, **why)
@@ -176,7 +172,7 @@ class EntryWriter:
         return self._entry("not_honoured", seconds=event.out_s, once=f"not_honoured {event.claim_id}")
 
     def _entry(self, what: str, *, seconds: float | None = None, **about: str) -> Entry:
-        return Entry(what, 0.0, self._instance, self._kind, seconds=seconds, **about)
+        return Entry(what, 0.0, self._instance, seconds=seconds, **about)
 
     # -- answers to beats --------------------------------------------------------------------------------
 

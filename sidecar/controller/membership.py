@@ -17,18 +17,17 @@ have beaten there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
 from sidecar.core.fleet.members import About
 from sidecar.core.life.container import Container
-from sidecar.core.life.detectors import complaint
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
-from sidecar.core.types import MANUAL, Beat, Evidence, Fleet, Policy, Presence, Unknown
+from sidecar.core.types import Beat, Evidence, Fleet, Policy, Presence, Unknown
 
 FIRST_AFTER_S: Final = 0.25
 """The import of the Redis client takes 50 ms of CPU time; the first polls come before it. A suspect does not wait."""
@@ -59,66 +58,38 @@ MILLION: Final = 1_000_000
 ABOUT_EVERY: Final = 30
 """After this many beats the description of the container is sent again: the store may have lost it."""
 
-STEP_S: Final = 1.0
-"""Wall clock and monotonic clock drift apart by less."""
 
-
-class BeatBudget(Protocol):
-    """What the membership needs of a budget."""
-
-    async def beat(self, beat: Beat) -> Fleet | Unknown:
-        """Report the container's state to the fleet, and return the state of the fleet."""
-
-
-class Description:
-    """Describes the container for people. ``limit``, ``version`` and ``settings`` as in ``About``."""
-
-    def __init__(self, limit: int, version: str, settings: str = "", traits: Traits = NO_TRAITS) -> None:
-        self._traits = traits
-        self._limit = limit
-        self._version = version
-        self._settings = settings
-        self._since = self._born = 0.0
-
-    def __call__(self, seen: Snapshot) -> About:
-        """The description; it stays the same while nothing happens, even if the clocks drift apart.
-
-        In shadow mode it has, like a beat, what enforce mode would report.
-        """
-        container = seen.container
-        self._since = _steady(self._since, seen.unix_of(container.since))
-        self._born = _steady(self._born, seen.unix_of(container.born))
-        numbers = (seen.would_share, seen.evidence.errors, self._limit)
-        return About(
-            container.state,
-            int(self._since),
-            container.life,
-            *numbers,
-            self._version,
-            int(self._born),
-            self._settings,
-            self._traits.node,
-            container.app_version or self._traits.version,
-        )
-
-
-def _steady(before: float, now: float) -> float:
-    """The earlier instant, unless the new one differs by more than clocks drift."""
-    return now if abs(now - before) >= STEP_S else before
+def about(seen: Snapshot, limit: int, version: str, settings: str = "", traits: Traits = NO_TRAITS) -> About:
+    """Describe the container for people. In shadow mode it has, like a beat, what enforce mode would report."""
+    container = seen.container
+    return About(
+        container.state,
+        round(seen.unix_of(container.since)),
+        container.life,
+        seen.would_share,
+        seen.evidence.errors,
+        limit,
+        version,
+        round(seen.unix_of(container.born)),
+        settings,
+        traits.node,
+        container.app_version or traits.version,
+    )
 
 
 class Membership:
     """Beats every ``interval_s`` seconds, give or take ``JITTER`` of it.
 
-    ``put`` passes each answer to the controller, ``on_answer`` to observers. ``clock`` gives seconds for the age of
-    ``fleet``. ``has_lost_connection``: whether a connection to the store has ended since the last beat; None for a
-    store without connections. ``describe`` gives a line about the container; beats send it when it has changed, and
-    when the store may have lost it.
+    ``send`` reports the container's state to the fleet, and returns the state of the fleet. ``put`` passes each answer
+    to the controller, ``on_answer`` to observers. ``clock`` gives seconds for the age of ``fleet``.
+    ``has_lost_connection``: whether a connection to the store has ended since the last beat; None for a store without
+    connections. ``describe`` gives a line about the container; beats send it when it has changed, and when the store
+    may have lost it.
     """
 
     def __init__(
         self,
-        budget: BeatBudget,
+        send: Callable[[Beat], Awaitable[Fleet | Unknown]],
         *,
         policy: Policy,
         interval_s: float,
@@ -130,7 +101,7 @@ class Membership:
         describe: Callable[[Snapshot], str] = lambda _: "",
         has_lost_connection: Callable[[], bool] | None = None,
     ) -> None:
-        self._budget = budget
+        self._send = send
         self._policy = policy
         self._interval_s = interval_s
         self._clock = clock
@@ -145,7 +116,6 @@ class Membership:
         self._known_description = ""
         self._beats_since = 0
         self._changed = asyncio.Event()
-        self._kind = "unknown"
         self._fleet: Fleet | None = None
         self._answered_at = 0.0
         self._is_away = False
@@ -219,7 +189,7 @@ class Membership:
             return
         self._last = beat
         try:
-            answer = await self._budget.beat(beat)
+            answer = await self._send(beat)
         except Exception:
             self._is_away = True
             self._put(BeatUnanswered("internal", self.fleet))
@@ -275,19 +245,13 @@ class Membership:
     def _beat(self, seen: Snapshot) -> Beat:
         container = seen.container
         presence = container.presence
-        if container.order is not None:
-            self._kind = MANUAL
-        elif presence is Presence.SUSPECT and (seen.evidence.kinds or self._reported is not Presence.SUSPECT):
-            # The window of a suspect may empty before the check that ends it. Its cause stays: another one would begin
-            # another suspect, and the fleet would not learn that this one recovers.
-            self._kind = complaint(container.verdict, seen.evidence)
         lease = container.lease if presence is Presence.DOWN else ""
         claim_id = container.latch.claim_id if container.latch else container.claim_id
         return Beat(
             container.instance,
             container.life,
             presence,
-            self._kind if presence in (Presence.SUSPECT, Presence.DOWN) and not lease else "unknown",
+            (container.cause if presence in (Presence.SUSPECT, Presence.DOWN) and not lease else "") or "unknown",
             claim_id if presence is Presence.DOWN else "",
             first=self._reported is None,
             lease=lease,

@@ -162,13 +162,15 @@ class Verdict:
     """The verdict of the detectors: excessive as soon as one of them gives a reason.
 
     ``spared``: a sentence about errors that reached a limit but are no more than chance; empty if there are none.
-    ``is_old``: only errors speak against the app, and the last one is too old for a claim.
+    ``is_old``: only errors speak against the app, and the last one is too old for a claim. ``cause``: the kind of most
+    errors, or without errors the detector that fired; empty if the verdict is fine.
     """
 
     judgement: Judgement
     reasons: tuple[Reason, ...] = ()
     spared: str = ""
     is_old: bool = False
+    cause: str = ""
 
 
 class Presence(StrEnum):

@@ -59,7 +59,7 @@ async def beating(policy: Policy = POLICY, window_s: int = 600) -> AsyncIterator
     store, inbox, failures = Fleetwide(), Inbox(), []  # type: tuple[Fleetwide, Inbox, list[Exception]]
     loop = asyncio.get_running_loop()
     membership = Membership(
-        store,
+        store.beat,
         policy=policy,
         interval_s=INTERVAL_S,
         clock=loop.time,

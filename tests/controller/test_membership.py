@@ -20,14 +20,13 @@ from sidecar.controller.membership import (
     JITTER,
     STALE_BEATS,
     SUSPECT_BEATS,
-    Description,
     Membership,
+    about,
 )
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.fleet.members import About
-from sidecar.core.life.container import Container, CullOrder, start
-from sidecar.core.life.detectors import complaint
+from sidecar.core.life.container import Container, start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
 from sidecar.core.types import Beat, Evidence, Fleet, Latch, Policy, Presence, State, Unknown
@@ -37,13 +36,12 @@ FLEET = Fleet(3)
 AWAY = Unknown("timeout")
 REDIS = Evidence(60, 5, {"redis": 4, "http": 1})
 UP = replace(start("web/a", 0.0, POLICY, app_start="boot-1"), state=State.UP)
-SUSPECT = replace(UP, state=State.SUSPECT, verdict=SICK.verdict)
+SUSPECT = replace(UP, state=State.SUSPECT, verdict=SICK.verdict, cause="redis")
 LATCHED = replace(SUSPECT, latch=Latch("web/a/boot-1", WALL_S, "many"))
 DRAINING, DOWN = replace(LATCHED, state=State.DRAINING), replace(LATCHED, state=State.DOWN)
 STOPPING = replace(UP, state=State.STOPPING)
 RETIRING = replace(UP, state=State.RETIRING)
 LEASE = Latch("", WALL_S, "retired", lease="lease-1")
-ORDER = CullOrder("ann", "it leaks", State.UP, None)
 
 
 class Middle:
@@ -84,7 +82,7 @@ class Scene:
         self.open = asyncio.Event()
         self.open.set()
         self.membership = Membership(
-            self,
+            self.beat,
             policy=policy,
             interval_s=interval_s,
             clock=loop.time,
@@ -315,9 +313,9 @@ async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away
             replace(SUSPECT, refused=True),
             Beat("a", "boot-1", Presence.SUSPECT, "redis", first=True, errors=5, refused=True),
         ),
-        (DRAINING, Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/boot-1", first=True, errors=5)),
+        (DRAINING, Beat("a", "boot-1", Presence.DOWN, "redis", "web/a/boot-1", first=True, errors=5)),
         (
-            replace(DOWN, latch=Latch("web/a/-", WALL_S, "many")),
+            replace(DOWN, cause="", latch=Latch("web/a/-", WALL_S, "many")),
             Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/-", first=True, errors=5),
         ),
         (
@@ -326,12 +324,8 @@ async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away
         ),
         (replace(STOPPING, latch=LEASE), Beat("a", "boot-1", Presence.GONE, first=True, errors=5)),
         (
-            replace(DOWN, order=ORDER),
-            Beat("a", "boot-1", Presence.DOWN, "manual", "web/a/boot-1", first=True, errors=5),
-        ),
-        (
             replace(SUSPECT, would_culls=2, would_down=True, refused=True),
-            Beat("a", "boot-1#2", Presence.DOWN, "unknown", "web/a/boot-1#2", first=True, errors=5),
+            Beat("a", "boot-1#2", Presence.DOWN, "redis", "web/a/boot-1#2", first=True, errors=5),
         ),
         (replace(UP, app="shop.web/0a1b-2c"), Beat("0a1b-2c", "boot-1", Presence.WELL, first=True, errors=5)),
     ],
@@ -339,10 +333,9 @@ async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away
         "up",
         "refused",
         "draining",
-        "down by a claim of another name",
+        "down since before the sidecar started, by a claim of another name",
         "down under a lease",
         "stopping under a lease",
-        "down by an order",
         "would be down again",
         "instance without its service",
     ],
@@ -365,29 +358,6 @@ async def test_ratio_is_told_once_there_are_enough_requests(requests: int, faile
     scene.evidence = Evidence(60, requests=requests, failed=failed)
     await scene.beat_now()
     assert scene.last.ratio == ratio
-
-
-@in_virtual_time
-async def test_culled_container_names_what_it_suffered_from_when_it_wanted_to_be() -> None:
-    async with beating() as scene:
-        await scene.advance(1)
-        await scene.becomes(SUSPECT)
-        scene.evidence = Evidence(60)
-        await scene.becomes(DRAINING)
-        assert (scene.last.presence, scene.last.cause) == (Presence.DOWN, "redis")
-
-
-@in_virtual_time
-async def test_suspect_whose_errors_are_over_keeps_its_cause_until_it_is_well() -> None:
-    async with beating() as scene:
-        await scene.advance(1)
-        await scene.becomes(SUSPECT)
-        scene.evidence = Evidence(60)
-        await scene.advance(INTERVAL_S)
-        assert (scene.last.presence, scene.last.cause) == (Presence.SUSPECT, "redis")
-        await scene.becomes(UP)
-        await scene.becomes(SUSPECT)
-        assert scene.last.cause == complaint(SUSPECT.verdict, Evidence(60)) != "redis"
 
 
 @in_virtual_time
@@ -485,21 +455,10 @@ def _shown(container: Container, now: float, unix: float) -> Snapshot:
 
 
 def test_description_says_what_a_person_asks_for() -> None:
-    describe = Description(5, "0.9")
-    about = describe(_shown(replace(SUSPECT, since=90.0, born=40.0), 100.0, WALL_S))
-    assert about == About(State.SUSPECT, int(WALL_S) - 10, "boot-1", 80, 5, 5, "0.9", int(WALL_S) - 60)
-    about = describe(_shown(replace(DOWN, since=99.0, born=40.0), 100.0, WALL_S))
-    assert about == About(State.DOWN, int(WALL_S) - 1, "boot-1", 0, 5, 5, "0.9", int(WALL_S) - 60)
-
-
-def test_description_has_the_node_and_the_version_that_the_app_reported_last() -> None:
-    describe = Description(5, "0.9", traits=Traits("411", "n7"))
-    told = [describe(_shown(replace(UP, app_version=version), 100.0, WALL_S)) for version in ("", "412")]
-    assert [(about.node, about.app_version) for about in told] == [("n7", "411"), ("n7", "412")]
-
-
-@pytest.mark.parametrize("drift_s", [0.0, 0.4, -0.4, 0.9], ids=str)
-def test_description_stays_the_same_while_clocks_drift(drift_s: float) -> None:
-    describe = Description(5, "0.9")
-    first = describe(_shown(UP, 100.0, WALL_S))
-    assert describe(_shown(UP, 3700.0, WALL_S + 3600 + drift_s)) == first
+    suspect = replace(SUSPECT, since=90.0, born=40.0)
+    told = about(_shown(suspect, 100.0, WALL_S), 5, "0.9", traits=Traits("411", "n7"))
+    since, born = int(WALL_S) - 10, int(WALL_S) - 60
+    assert told == About(State.SUSPECT, since, "boot-1", 80, 5, 5, "0.9", born, node="n7", app_version="411")
+    down = replace(DOWN, since=90.0, born=40.0, app_version="412")
+    told = about(_shown(down, 100.0, WALL_S), 5, "0.9", traits=Traits("411"))
+    assert told == About(State.DOWN, since, "boot-1", 0, 5, 5, "0.9", born, app_version="412")

@@ -84,7 +84,7 @@ class Member:
         budget = RemoteBudget(FleetBudget(site.store, rules.settings, rng=self._rng, clock=loop.time), site.network)
         inbox = Inbox()
         self._membership = Membership(
-            budget,
+            budget.beat,
             policy=rules.policy,
             interval_s=rules.settings.beat_us / US_PER_S,
             clock=self.clock,

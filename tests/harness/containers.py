@@ -14,9 +14,9 @@ from sidecar.core.life.triggers import (
     ClaimToken,
     CullOrdered,
     Effect,
+    GiveBack,
     Judged,
     LeaseAnswered,
-    ReleaseLease,
     RequestLease,
     ReviveOrdered,
     Trigger,
@@ -45,7 +45,7 @@ POLICY = Policy(check_interval_s=10.0, grace_s=0.0, settle_s=3.0, drain_s=10.0)
 APP = "web/alloc"
 WHY = "5 server errors"
 FINE = Judged(Verdict(Judgement.FINE))
-SICK = Judged(Verdict(Judgement.EXCESSIVE, (Reason("errors", 5, 5, WHY),)))
+SICK = Judged(Verdict(Judgement.EXCESSIVE, (Reason("errors", 5, 5, WHY),), cause="redis"))
 GRANTED, REPLAYED = Granted(1, 10), Granted(1, 10, replayed=True)
 DENIED, UNKNOWN = Denied("window", 10, 10, 200.0), Unknown("timeout")
 LATCH = Latch(f"{APP}/one", 1_000.0, WHY)
@@ -84,13 +84,12 @@ def heard(container: Container, jitter: float = 0.0) -> BeatAnswered:
 
 
 def step_and_beat(
-    container: Container, event: Trigger, now: float, policy: Policy
+    container: Container, event: Trigger, now: float, policy: Policy, jitter: float = 0.0
 ) -> tuple[Container, tuple[Effect, ...]]:
     """One step; if the container is a suspect then, its beat is answered at once."""
     container, effects = step(container, event, now, policy)
     if container.state is not SUSPECT:
         return container, effects
-    jitter = event.jitter if isinstance(event, Judged) else 0.0
     container, more = step(container, heard(container, jitter), now, policy)
     return container, (*effects, *more)
 
@@ -120,8 +119,8 @@ def asks(effects: tuple[Effect, ...]) -> list[str]:
     return [effect.claim_id for effect in effects if isinstance(effect, ClaimToken)]
 
 
-def lease_wishes(effects: tuple[Effect, ...]) -> list[RequestLease | ReleaseLease]:
-    return [effect for effect in effects if isinstance(effect, (RequestLease, ReleaseLease))]
+def lease_wishes(effects: tuple[Effect, ...]) -> list[RequestLease | GiveBack]:
+    return [effect for effect in effects if isinstance(effect, (RequestLease, GiveBack))]
 
 
 TRIGGERS = get_args(Trigger)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
 
-from sidecar.core.types import NO_IDENTITY, Answer, Latch, Policy, Presence, RandomIdentity, State, Verdict
+from sidecar.core.life.triggers import GiveBack
+from sidecar.core.types import NO_IDENTITY, Answer, Denied, Latch, Policy, Presence, RandomIdentity, State, Verdict
 from sidecar.core.values import replace
 
 UNNAMED: Final = "-"
@@ -34,6 +35,7 @@ class Container:
     born: float = 0.0  # when the incarnation began
     due: float | None = None  # when the next step is due, if any
     verdict: Verdict | None = None  # the last
+    cause: str = ""  # why it is suspect, or was culled, as the fleet counts it
     asked: bool = False  # whether a claim was made
     asking: bool = False  # whether a claim is outstanding
     unknowns: int = 0  # unclear answers in a row
@@ -114,6 +116,7 @@ _PRESENCE: Final = {
     State.STOPPING: Presence.GONE,
 }
 _IN_BALANCE: Final = frozenset({State.STARTING, State.UP, State.SUSPECT, State.RETIRING})
+_OUT_OF_BALANCE: Final = frozenset({State.DRAINING, State.DOWN})
 
 
 def start(
@@ -157,9 +160,11 @@ def resume(container: Container, latch: Latch, now: float, drained_for_s: float,
     return replace(container, state=State.DOWN, due=container.lease_ends)
 
 
-def enter(container: Container, state: State, now: float, due: float | None = None) -> Container:
-    """The container in another state, from now on."""
-    container = replace(container, state=state, since=now, due=due)
+def enter(container: Container, state: State, now: float, due: float | None = None, cause: str = "") -> Container:
+    """The container in another state, from now on. It keeps its cause while it is out of balance."""
+    if state in _OUT_OF_BALANCE:
+        cause = container.cause
+    container = replace(container, state=state, since=now, due=due, cause=cause)
     return replace(container, unknowns=0, is_announced=False, refused=False, unclear=False)
 
 
@@ -168,6 +173,23 @@ def out_of_balance(container: Container, now: float, policy: Policy) -> Containe
     if policy.drain_s > 0:
         return enter(container, State.DRAINING, now, due=now + policy.drain_s)
     return enter(container, State.DOWN, now, due=container.lease_ends)
+
+
+def unused(container: Container) -> tuple[GiveBack, ...]:
+    """Give back what a lost answer may have granted, when the container stops asking for it.
+
+    While a request is outstanding its answer decides.
+    """
+    if container.state is State.SUSPECT and container.unclear and not container.asking:
+        return (GiveBack(container.claim_id),)
+    if container.state is State.RETIRING and not container.leasing:
+        return (GiveBack(container.identity.holder),)
+    return ()
+
+
+def not_needed(answer: Answer, holder: str, in_use: str) -> tuple[GiveBack, ...]:
+    """Give back what an answer that comes too late may have granted, unless it is in use."""
+    return () if isinstance(answer, Denied) or holder == in_use else (GiveBack(holder),)
 
 
 def is_drained(container: Container, idle_at: float | None, policy: Policy) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Container, CullOrder, enter, is_drained, out_of_balance
+from sidecar.core.life.container import Container, CullOrder, enter, is_drained, not_needed, out_of_balance, unused
 from sidecar.core.life.delays import denied_delay, spread, unknown_delay
 from sidecar.core.life.events import (
     ClaimDeferred,
@@ -36,11 +36,11 @@ from sidecar.core.life.triggers import (
     ClaimToken,
     ClearWindow,
     CullOrdered,
+    GiveBack,
     Judged,
-    ReturnToken,
     SaveMemory,
 )
-from sidecar.core.types import Answer, Denied, Granted, Judgement, Latch, Policy, Presence, State, Unknown
+from sidecar.core.types import MANUAL, Answer, Denied, Granted, Judgement, Latch, Policy, Presence, State, Unknown
 from sidecar.core.values import replace
 
 LEASE_WAIT_S: Final = 0.25
@@ -73,7 +73,7 @@ def suspect(container: Container, trigger: Judged, now: float, _policy: Policy) 
     if trigger.verdict.judgement is Judgement.FINE:
         return Step(container)
     suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=trigger.verdict)
-    return Step(enter(container, State.SUSPECT, now), events=(suspected,))
+    return Step(enter(container, State.SUSPECT, now, cause=trigger.verdict.cause), events=(suspected,))
 
 
 def announced(container: Container, trigger: BeatAnswered, now: float, policy: Policy) -> Step:
@@ -99,10 +99,14 @@ def unannounced(container: Container, _trigger: BeatUnanswered, _now: float, _po
 
 def pursue(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
     """Claim when it is due while the verdict is excessive or there is an order; else go back up."""
-    container = replace(container, verdict=trigger.verdict)
+    # The window of a suspect may empty before the check that ends it. Its cause stays: another one would begin another
+    # suspect, and the fleet would not learn that this one recovers.
+    is_fine, has_other_cause = trigger.verdict.judgement is Judgement.FINE, container.order or container.would_down
+    cause = container.cause if is_fine or has_other_cause else trigger.verdict.cause
+    container = replace(container, verdict=trigger.verdict, cause=cause)
     if container.asking:
         return Step(container)
-    if trigger.verdict.judgement is Judgement.FINE and container.order is None:
+    if is_fine and container.order is None:
         return _recover(container, now, unused(container))
     if container.due is None or now < container.due:
         return Step(container)
@@ -116,8 +120,9 @@ def order(container: Container, trigger: CullOrdered, now: float, _policy: Polic
     events: tuple[Event, ...] = (OrderTaken(trigger),)
     container = replace(container, order=CullOrder(trigger.author, trigger.reason, container.state, container.due))
     if container.state is not State.SUSPECT:
-        suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=container.verdict, by_order=True)
+        suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=container.verdict)
         container, events = enter(container, State.SUSPECT, now), (*events, suspected)
+    container = replace(container, cause=MANUAL)
     after, effects, more = Step(container) if container.asking else _claim(container, now)
     return Step(after, effects, (*events, *more))
 
@@ -132,7 +137,7 @@ def _claim(container: Container, now: float) -> Step:
     return Step(replace(container, asked=True, asking=True, due=None), (*first, ClaimToken(container.claim_id)))
 
 
-def _recover(container: Container, now: float, effects: tuple[ReturnToken, ...]) -> Step:
+def _recover(container: Container, now: float, effects: tuple[GiveBack, ...]) -> Step:
     recovered = Recovered(
         was=container.state,
         state=State.UP,
@@ -143,23 +148,11 @@ def _recover(container: Container, now: float, effects: tuple[ReturnToken, ...])
     return Step(container, effects, (recovered,))
 
 
-def unused(container: Container) -> tuple[ReturnToken, ...]:
-    """Give back the token that an unclear answer may have granted, when the container is no longer suspect.
-
-    While a claim is outstanding its answer decides.
-    """
-    if container.state is not State.SUSPECT or container.asking or not container.unclear:
-        return ()
-    return (ReturnToken(container.claim_id),)
-
-
 def late(container: Container, trigger: ClaimAnswered, _now: float, _policy: Policy) -> Step:
     """Give back a token that may have been granted and is no longer needed, unless it is in use."""
     events = (TokenAnswered(trigger.claim_id, trigger.answer, trigger.took_s, is_late=True),)
     in_use = container.latch.claim_id if container.latch else container.claim_id if container.would_down else ""
-    if isinstance(trigger.answer, Denied) or trigger.claim_id == in_use:
-        return Step(container, events=events)
-    return Step(container, (ReturnToken(trigger.claim_id),), events)
+    return Step(container, not_needed(trigger.answer, trigger.claim_id, in_use), events)
 
 
 def answered(container: Container, trigger: ClaimAnswered, now: float, policy: Policy) -> Step:
@@ -178,7 +171,7 @@ def _decided(container: Container, trigger: ClaimAnswered, now: float, policy: P
     if not isinstance(trigger.answer, Granted):
         return _refused(container, trigger.answer, now, trigger.jitter, policy)
     if container.order is None and (container.verdict is None or container.verdict.judgement is Judgement.FINE):
-        return _recover(container, now, (ReturnToken(trigger.claim_id),))
+        return _recover(container, now, (GiveBack(trigger.claim_id),))
     return _cull(container, trigger, now, policy)
 
 
@@ -192,13 +185,15 @@ def _is_unclear(container: Container, answer: Answer) -> bool:
 def _refused(container: Container, answer: Answer, now: float, jitter: float, policy: Policy) -> Step:
     order, container = container.order, replace(container, order=None)
     if order is None or order.back is State.SUSPECT:
+        container = replace(
+            container, cause=container.verdict.cause if order and container.verdict else container.cause
+        )
         container = again(container, answer, now, jitter, policy)
         return Step(container if container.is_announced else replace(container, due=None))
-    is_unclear = not isinstance(answer, Denied)
     due = now if order.back is State.RETIRING else order.due
     moved = Moved(was=container.state, state=order.back, why="the ordered cull was refused")
     back = enter(container, order.back, now, due=due)
-    return Step(back, (ReturnToken(container.claim_id),) if is_unclear else (), (moved,))
+    return Step(back, not_needed(answer, container.claim_id, in_use=""), (moved,))
 
 
 def again(container: Container, answer: Answer, now: float, jitter: float, policy: Policy) -> Container:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.core.explain import reasons
 from sidecar.core.measure.outlier import (
     NO_BASELINE,
     Baseline,
@@ -141,7 +140,9 @@ def judge(evidence: Evidence, policy: Policy, baseline: Baseline = NO_BASELINE) 
     """Run every detector; one reason is enough for ``excessive``."""
     found = tuple(reason for detect in DETECTORS if (reason := detect(evidence, policy, baseline)))
     if found:
-        return Verdict(Judgement.EXCESSIVE, found, is_old=_is_old(found, evidence, policy))
+        return Verdict(
+            Judgement.EXCESSIVE, found, is_old=_is_old(found, evidence, policy), cause=_cause(found, evidence)
+        )
     return Verdict(Judgement.FINE, spared=_spared(evidence, policy, baseline))
 
 
@@ -166,8 +167,8 @@ def _spared(evidence: Evidence, policy: Policy, baseline: Baseline) -> str:
     return ""
 
 
-def complaint(verdict: Verdict | None, evidence: Evidence) -> str:
-    """The cause in one word: the kind of most errors, or without errors the detector that fired."""
+def _cause(found: tuple[Reason, ...], evidence: Evidence) -> str:
+    """The cause in one word: the kind of most errors, or without errors the first detector that fired."""
     if evidence.kinds:
         return max(evidence.kinds, key=lambda kind: (evidence.kinds[kind], kind))
-    return reasons.rule(verdict) or "unknown"
+    return found[0].rule

@@ -11,20 +11,20 @@ from typing import Final
 
 from sidecar.core.explain import reasons
 from sidecar.core.life import culling
-from sidecar.core.life.container import Container, enter, out_of_balance
+from sidecar.core.life.container import Container, enter, not_needed, out_of_balance, unused
 from sidecar.core.life.delays import honour_s
 from sidecar.core.life.events import Moved, NotHonoured, Retired, RetirementAnswered, Revived, Step, WouldRetire
 from sidecar.core.life.triggers import (
     ClearWindow,
     CullOrdered,
+    GiveBack,
     Judged,
     LeaseAnswered,
-    ReleaseLease,
     RequestLease,
     ReviveOrdered,
     SaveMemory,
 )
-from sidecar.core.types import Denied, Granted, Latch, Load, Policy, State
+from sidecar.core.types import Granted, Latch, Load, Policy, State
 from sidecar.core.values import replace
 
 LOAD_KEPT_S: Final = 60.0
@@ -78,16 +78,6 @@ def order(container: Container, trigger: CullOrdered, now: float, policy: Policy
     return Step(after, (*unused(container), *effects), events)
 
 
-def unused(container: Container) -> tuple[ReleaseLease, ...]:
-    """Give back the lease that a lost answer may have granted, when the container stops retiring.
-
-    While a request is outstanding its answer decides.
-    """
-    if container.state is not State.RETIRING or container.leasing:
-        return ()
-    return (ReleaseLease(container.identity.holder),)
-
-
 def _retire(container: Container, now: float, policy: Policy) -> Step:
     """Ask for the lease, unless a request for it is outstanding; in shadow mode only note that it is due."""
     if not policy.enforce:
@@ -116,7 +106,7 @@ def leased(container: Container, trigger: LeaseAnswered, now: float, policy: Pol
     left_s = min(left_s, policy.retire_timeout_s) - trigger.took_s  # the store may have answered at once
     if left_s <= policy.drain_s:  # granted long ago, by a lost answer: too little time is left for a replacement
         container = replace(container, due=now + policy.check_interval_s)
-        return Step(container, (ReleaseLease(trigger.holder),), (answered,))
+        return Step(container, (GiveBack(trigger.holder),), (answered,))
     reason = reasons.retired(now - container.born, policy.lifetime_s)
     container = replace(
         container,
@@ -136,9 +126,7 @@ def late(container: Container, trigger: LeaseAnswered, _now: float, _policy: Pol
     events = (RetirementAnswered(trigger.answer, is_late=not is_answer),)
     if is_answer:
         container = replace(container, leasing=False, lease_answer=trigger.answer)
-    if isinstance(trigger.answer, Denied) or trigger.holder == container.lease:
-        return Step(container, events=events)
-    return Step(container, (ReleaseLease(trigger.holder),), events)
+    return Step(container, not_needed(trigger.answer, trigger.holder, container.lease), events)
 
 
 def _is_answer(container: Container, trigger: LeaseAnswered) -> bool:
@@ -172,7 +160,7 @@ def revive(container: Container, trigger: ReviveOrdered, now: float, policy: Pol
 def _return(container: Container, now: float, policy: Policy, order: ReviveOrdered | None = None) -> Step:
     """Go up with an empty window. After a retirement the next one waits for ``RESPITE`` of the lifetime."""
     lease = container.lease
-    released = (ReleaseLease(lease),) if lease else ()
+    released = (GiveBack(lease),) if lease else ()
     respite_until = now + policy.lifetime_s * RESPITE if lease else container.respite_until
     revived = Revived(
         was=container.state,

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from sidecar.core.life import culling, retiring
-from sidecar.core.life.container import Container, enter, start
+from sidecar.core.life.container import Container, enter, start, unused
 from sidecar.core.life.events import Checked, Moved, OrderIgnored, Restarted, Step
 from sidecar.core.life.triggers import (
     AppRestarted,
@@ -29,9 +29,9 @@ from sidecar.core.life.triggers import (
     ClaimAnswered,
     ClearWindow,
     CullOrdered,
+    GiveBack,
     Judged,
     LeaseAnswered,
-    ReturnToken,
     ReviveOrdered,
     SaveMemory,
     StopRequested,
@@ -90,7 +90,7 @@ def _restart(container: Container, trigger: AppRestarted, now: float, policy: Po
     fresh = start(container.app, now, policy, app_start=trigger.app_start, identity=trigger.identity)
     fresh = replace(fresh, incarnation=trigger.incarnation or fresh.incarnation)
     is_unclear = container.state is State.SUSPECT and (container.asking or container.unclear)
-    unused = (ReturnToken(container.claim_id),) if is_unclear else ()
+    returned = (GiveBack(container.claim_id),) if is_unclear else ()
     restarted = Restarted(
         was=container.state,
         state=fresh.state,
@@ -98,14 +98,14 @@ def _restart(container: Container, trigger: AppRestarted, now: float, policy: Po
         app_start=trigger.app_start,
         out_s=container.out_s(now) if container.latch else None,
     )
-    return Step(fresh, (ClearWindow(), *unused, SaveMemory()), (restarted,))
+    return Step(fresh, (ClearWindow(), *returned, SaveMemory()), (restarted,))
 
 
 def _stop(container: Container, _trigger: StopRequested, now: float, _policy: Policy) -> Step:
     """Leave the balancer. The answer to the scheduler stays: the end of the sidecar must not restart the app."""
     stopping = replace(enter(container, State.STOPPING, now), stopped_down=not container.nomad_up)
     moved = Moved(was=container.state, state=State.STOPPING, why="the sidecar is stopping")
-    return Step(stopping, (*retiring.unused(container), *culling.unused(container)), (moved,))
+    return Step(stopping, unused(container), (moved,))
 
 
 _ORDERED: Final = {State.SUSPECT: "a person orders a cull"}

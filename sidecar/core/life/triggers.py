@@ -17,7 +17,6 @@ class Judged:
     """
 
     verdict: Verdict
-    jitter: float = 0.0
     idle_at: float | None = None
     load: Load | None = None
 
@@ -132,17 +131,10 @@ class RequestLease:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseLease:
-    """Give back the lease of this holder. There is no reply: a lease ends by itself, too."""
+class GiveBack:
+    """Give back the token of a claim, or the lease of a holder, that was or may have been granted and is not used."""
 
     holder: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReturnToken:
-    """Give back the unused token that this claim got or may have got."""
-
-    claim_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,4 +152,4 @@ class ClearWindow:
     heart: bool = True
 
 
-Effect = ClaimToken | RequestLease | ReleaseLease | ReturnToken | SaveMemory | ClearWindow
+Effect = ClaimToken | RequestLease | GiveBack | SaveMemory | ClearWindow

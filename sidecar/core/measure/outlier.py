@@ -273,7 +273,7 @@ def _whole_limit(limit: int, evidence: Evidence, policy: Policy, baseline: Basel
     if not policy.outlier:
         return EffectiveLimit(limit)
     if baseline.median is not None and baseline.median >= max(policy.error_limit or limit, quantile(baseline.smoothed)):
-        return EffectiveLimit(limit, f"so has the whole fleet (median {baseline.median})")
+        return EffectiveLimit(limit, f"the whole fleet has as many (median {baseline.median})")
     usual = baseline.usual(evidence)
     effective = quantile(usual.errors)
     if effective <= limit:

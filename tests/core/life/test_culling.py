@@ -32,12 +32,10 @@ from sidecar.core.explain import reasons
 from sidecar.core.explain.reasons import ORDERED as PUBLIC
 from sidecar.core.life.container import Container, CullOrder, resume
 from sidecar.core.life.triggers import (
-    AppRestarted,
-    BeatUnanswered,
     ClaimToken,
     ClearWindow,
     CullOrdered,
-    ReturnToken,
+    GiveBack,
     SaveMemory,
     Trigger,
 )
@@ -132,30 +130,11 @@ def test_refused_order_leads_back_and_is_not_tried_again(container: Container, p
     ordered, _ = step(container, ORDERED, 6.0, policy)
     back, effects = step(ordered, answered(ordered, answer), 7.0, policy)
     assert (back.state, back.due, back.order, back.answer) == (container.state, container.due, None, answer)
-    assert (back.unknowns, effects) == (0, (ReturnToken(f"{APP}/one"),) if answer is UNKNOWN else ())
+    assert (back.unknowns, effects) == (0, (GiveBack(f"{APP}/one"),) if answer is UNKNOWN else ())
     for now in (8.0, 20.0, 40.0, 100.0):
         back, effects = step(back, FINE, now, policy)
         assert asks(effects) == []
     assert back.state is UP
-
-
-@pytest.mark.parametrize(("answer", "due"), [(DENIED, 17.0), (UNKNOWN, 8.0)], ids=["denied", "unknown"])
-def test_refused_order_leaves_one_who_suffers_as_it_was(answer: Answer, due: float) -> None:
-    ordered, _ = step(settling(), ORDERED, 6.0, POLICY)
-    back, _ = step(ordered, answered(ordered, answer), 7.0, POLICY)
-    assert (back.state, back.order, back.due) == (SUSPECT, None, due)
-    assert step(back, FINE, 7.5, POLICY)[0].state is UP
-    assert asks(step(back, SICK, due, POLICY)[1]) == [f"{APP}/one"]
-
-
-def test_order_does_not_wait_for_the_fleet_to_be_heard_and_leaves_one_that_was_not_to_wait() -> None:
-    sick, _ = step(up(), SICK, 5.0, POLICY)
-    ordered, effects = step(sick, ORDERED, 6.0, POLICY)
-    assert asks(effects) == [f"{APP}/one"]
-    ordered, _ = step(ordered, BeatUnanswered("timeout"), 6.5, POLICY)
-    assert step(ordered, answered(ordered, GRANTED), 7.0, POLICY)[0].state is DRAINING
-    back, _ = step(ordered, answered(ordered, DENIED), 7.0, POLICY)
-    assert (back.state, back.due) == (SUSPECT, None)
 
 
 # -- revival --------------------------------------------------------------------------------------------------
@@ -172,7 +151,3 @@ def test_revived_container_is_up_as_another_life_of_the_same_app(drained_for_s: 
     assert (revived.haproxy_up, revived.nomad_up) == (True, True)
 
 
-def test_name_that_the_app_tells_first_after_its_revival_is_the_word_of_its_claims() -> None:
-    revived, _ = step(resume(begun(app_start=None), LATCH, 0.0, 99.0, POLICY), REVIVED, 20.0, POLICY)
-    named, _ = step(revived, AppRestarted("two"), 21.0, POLICY)
-    assert (named.state, named.claim_id) == (UP, f"{APP}/two")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.life.detectors import complaint, judge
+from sidecar.core.life.detectors import judge
 from sidecar.core.measure.outlier import Baseline
-from sidecar.core.types import Evidence, Judgement, Policy, Reason, Verdict
+from sidecar.core.types import Evidence, Judgement, Policy, Verdict
 
 FINE, EXCESSIVE = Judgement.FINE, Judgement.EXCESSIVE
 
@@ -137,25 +137,12 @@ def test_rule_says_its_number_and_limit_to_a_person(evidence: Evidence, policy: 
     assert reason.sentence == sentence
 
 
-# -- what must hold for every number --------------------------------------------------------------------------
-
-kinds_of_errors = st.dictionaries(st.sampled_from(["redis", "http", "unknown", "other"]), st.integers(1, 20))
-limits = st.integers(1, 50).map(lambda limit: Policy(error_limit=limit))
-
-
-def is_excessive(kinds: dict[str, int], policy: Policy) -> bool:
-    return judge(holding(kinds), policy).judgement is EXCESSIVE
-
-
-# -- the sentence ---------------------------------------------------------------------------------------------
-
-
 # -- more than chance -----------------------------------------------------------------------------------------
 
 THREE = Baseline(3, 3.0)
 HAVE_3 = "raised from 5, because containers of this fleet have about 3 when they are well"
 HAS_1 = "raised from 5, because this container has about 1.2 when it is well"
-HALF_OVER = "so has the whole fleet (median 7)"
+HALF_OVER = "the whole fleet has as many (median 7)"
 HAVE_1 = "raised from 2, because containers of this fleet have about 1 when they are well"
 SPARED = "in 60 s reach the limit of"
 KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
@@ -272,28 +259,26 @@ def test_what_is_no_count_of_errors_speaks_whatever_is_usual() -> None:
     assert [reason.rule for reason in reasons] == ["fatal", "ratio", "consecutive", "heartbeat", "scrape"]
 
 
-# -- the complaint --------------------------------------------------------------------------------------------
-
-STRICKEN = Verdict(EXCESSIVE, (Reason("heartbeat", 61, 60, "silent"), Reason("scrapes", 3, 3, "missed")))
+# -- the cause ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("verdict", "kinds", "word"),
+    ("kinds", "missed_scrapes", "cause"),
     [
-        (STRICKEN, {"redis": 4, "http": 1}, "redis"),
-        (None, {"redis": 1, "http": 4}, "http"),
-        (STRICKEN, {"redis": 3, "http": 3}, "redis"),
-        (STRICKEN, {"http": 3, "redis": 3}, "redis"),
-        (STRICKEN, {}, "heartbeat"),
-        (Verdict(FINE), {}, "unknown"),
-        (None, {}, "unknown"),
+        ({"redis": 4, "http": 1}, 0, "redis"),
+        ({"redis": 3, "http": 3}, 0, "redis"),
+        ({"http": 3, "redis": 3}, 0, "redis"),
+        ({"http": 1}, 3, "http"),
+        ({}, 3, "scrape"),
+        ({"http": 1}, 0, ""),
     ],
-    ids=["most errors", "not judged yet", "tie", "tie the other way round", "no errors", "fine", "nothing at all"],
+    ids=["most errors", "tie", "tie the other way round", "errors below the limit", "no errors", "fine"],
 )
-def test_complaint_is_the_kind_of_most_errors_or_the_rule_that_spoke(
-    verdict: Verdict | None, kinds: dict[str, int], word: str
+def test_cause_is_the_kind_of_most_errors_or_the_rule_that_spoke(
+    kinds: dict[str, int], missed_scrapes: int, cause: str
 ) -> None:
-    assert complaint(verdict, holding(kinds)) == word
+    evidence = replace(holding(kinds), missed_scrapes=missed_scrapes)
+    assert judge(evidence, Policy(error_limit=5, scrape_down_after=3)).cause == cause
 
 
 # -- every number that a rule judges by -----------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.life.container import Container
-from sidecar.core.life.retiring import due_at, is_busy, is_due
+from sidecar.core.life.retiring import due_at, is_due
 from sidecar.core.types import Load, Policy, RandomIdentity, State
 
 HOURS = Policy(lifetime_s=21_600.0, lifetime_jitter=0.1)
@@ -90,11 +90,6 @@ def test_life_is_due_at_its_own_age(policy: Policy, life: Container, due: float 
 )
 def test_busy_waits_and_idle_goes(policy: Policy, now: float, load: Load | None, expected: object) -> None:
     assert is_due(MIDDLE, load, now, policy) is expected
-
-
-@pytest.mark.parametrize(("load", "expected"), [(None, False), (Load(0.0, 0.0), False), (Load(0.01, 0.0), True)])
-def test_by_default_every_load_is_busy(load: Load | None, expected: object) -> None:
-    assert is_busy(load, Policy()) is expected
 
 
 @given(part=st.floats(0, 1), jitter=st.floats(0, 0.5), age=st.floats(0, 1e6), load=st.sampled_from([None, BUSY, IDLE]))

@@ -39,7 +39,7 @@ from sidecar.core.life.triggers import (
     ClaimToken,
     ClearWindow,
     CullOrdered,
-    ReleaseLease,
+    GiveBack,
     RequestLease,
     SaveMemory,
     StopRequested,
@@ -47,11 +47,11 @@ from sidecar.core.life.triggers import (
 )
 from sidecar.core.types import NO_IDENTITY, Answer, Denied, Latch, Policy, Presence, RandomIdentity, State
 
-ASK, RELEASE = RequestLease("lease-1"), ReleaseLease("lease-1")
+ASK, RELEASE = RequestLease("lease-1"), GiveBack("lease-1")
 PATIENT = replace(AGING, lifetime_max_s=200.0)
 SHADOW = replace(AGING, enforce=False)
 
-Row = tuple[float, Trigger | Answer, State, list[RequestLease | ReleaseLease]]
+Row = tuple[float, Trigger | Answer, State, list[RequestLease | GiveBack]]
 """Second, what happens (an answer is that to our lease), the state it leads to, and what is wished of the lease."""
 
 

@@ -42,11 +42,10 @@ from sidecar.core.life.triggers import (
     ClaimAnswered,
     ClearWindow,
     Effect,
+    GiveBack,
     Judged,
     LeaseAnswered,
-    ReleaseLease,
     RequestLease,
-    ReturnToken,
     ReviveOrdered,
     SaveMemory,
     StopRequested,
@@ -125,7 +124,7 @@ class AnyLife(RuleBasedStateMachine):
             self.heard_at = None
         if holders := [effect.holder for effect in effects if isinstance(effect, RequestLease)]:
             self.ask_lease(event, before, holders)
-        assert ReleaseLease(self.container.lease) not in effects, "the lease that it is under"
+        assert GiveBack(self.container.lease) not in effects, "the lease that it is under"
         return before, effects
 
     def ask_lease(self, event: Trigger, before: Container, holders: list[str]) -> None:
@@ -162,8 +161,8 @@ class AnyLife(RuleBasedStateMachine):
             return
         if before.state in {UP, SUSPECT} and not self.is_sick and self.outstanding is None and not self.is_ordered:
             assert self.container.state in {UP, RETIRING}
-            returned = (ReturnToken(before.claim_id),) if before.state is SUSPECT and self.is_unclear else ()
-            assert tuple(effect for effect in effects if isinstance(effect, ReturnToken)) == returned
+            returned = (GiveBack(before.claim_id),) if before.state is SUSPECT and self.is_unclear else ()
+            assert tuple(effect for effect in effects if isinstance(effect, GiveBack)) == returned
             self.unknowns, self.is_unclear = 0, False
         if self.container.state is SUSPECT and before.state is not SUSPECT:
             self.unknowns = 0
@@ -174,7 +173,7 @@ class AnyLife(RuleBasedStateMachine):
         """Nobody has replaced it."""
         assert self.latched == "lease"
         assert self.now >= self.lease_ends
-        assert effects == (ClearWindow(heart=False), ReleaseLease(before.lease), SaveMemory())
+        assert effects == (ClearWindow(heart=False), GiveBack(before.lease), SaveMemory())
         self.latched, self.lease_ends = "", math.inf
         self.is_sick, self.unknowns = False, 0
 
@@ -208,7 +207,7 @@ class AnyLife(RuleBasedStateMachine):
         if isinstance(answer, Granted):
             self.grant(claim_id, effects, was_ordered=was_ordered)
         elif before.order is not None and before.order.back is not SUSPECT:
-            returned = (ReturnToken(claim_id),) if self.is_unclear else ()
+            returned = (GiveBack(claim_id),) if self.is_unclear else ()
             assert (self.container.state, effects) == (before.order.back, returned)
             self.unknowns, self.is_unclear = 0, False
         else:
@@ -217,7 +216,7 @@ class AnyLife(RuleBasedStateMachine):
     def grant(self, claim_id: str, effects: tuple[Effect, ...], *, was_ordered: bool) -> None:
         self.unknowns = 0
         if not self.is_sick and not was_ordered:
-            assert (self.container.state, effects) == (UP, (ReturnToken(claim_id),))
+            assert (self.container.state, effects) == (UP, (GiveBack(claim_id),))
         elif not self.policy.enforce:
             self.would_culls += 1
             assert (self.container.state, self.container.would_culls, effects) == (SUSPECT, self.would_culls, ())
@@ -243,7 +242,7 @@ class AnyLife(RuleBasedStateMachine):
             before, effects = self.feel(ClaimAnswered(claim_id, answer, self.now))
             is_in_use = claim_id == before.claim_id and (self.latched == "token" or before.would_down)
             is_in_use = is_in_use or (before.latch is not None and before.latch.claim_id == claim_id)
-            returned = () if isinstance(answer, Denied) or is_in_use else (ReturnToken(claim_id),)
+            returned = () if isinstance(answer, Denied) or is_in_use else (GiveBack(claim_id),)
             assert (self.container, effects) == (before, returned)
 
     # beats
@@ -287,7 +286,7 @@ class AnyLife(RuleBasedStateMachine):
         self.leasing = None
         assert not self.container.leasing
         if before.state is not RETIRING:
-            assert effects == (() if isinstance(answer, Denied) else (ReleaseLease(holder),))
+            assert effects == (() if isinstance(answer, Denied) else (GiveBack(holder),))
             assert (self.container.state, self.container.latch) == (before.state, before.latch)
         elif isinstance(answer, Granted):
             self.latched, self.drain_ends = "lease", self.now + self.policy.drain_s
@@ -303,7 +302,7 @@ class AnyLife(RuleBasedStateMachine):
         holder = data.draw(st.sampled_from(self.ended_holders))
         before, effects = self.feel(LeaseAnswered(holder, answer, self.now))
         assert self.container == before
-        assert effects == (() if isinstance(answer, Denied) else (ReleaseLease(holder),))
+        assert effects == (() if isinstance(answer, Denied) else (GiveBack(holder),))
 
     # people
 
@@ -332,8 +331,8 @@ class AnyLife(RuleBasedStateMachine):
             assert (self.container, effects) == (before, ())
             return
         assert (self.container.state, self.container.life) == (UP, event.incarnation)
-        assert [effect for effect in effects if isinstance(effect, ReleaseLease)] == (
-            [ReleaseLease(before.lease)] if self.latched == "lease" else []
+        assert [effect for effect in effects if isinstance(effect, GiveBack)] == (
+            [GiveBack(before.lease)] if self.latched == "lease" else []
         )
         assert SaveMemory() in effects
         self.ended_holders.append(before.identity.holder)
@@ -343,10 +342,10 @@ class AnyLife(RuleBasedStateMachine):
 
     # lives
 
-    def returned(self) -> tuple[ReturnToken, ...]:
+    def returned(self) -> tuple[GiveBack, ...]:
         """What a suspect gives back that is no more."""
         is_lost = self.container.state is SUSPECT and (self.outstanding is not None or self.is_unclear)
-        return (ReturnToken(self.container.claim_id),) if is_lost else ()
+        return (GiveBack(self.container.claim_id),) if is_lost else ()
 
     @rule(pause=pauses)
     def name(self, pause: float) -> None:
@@ -388,7 +387,7 @@ class AnyLife(RuleBasedStateMachine):
         returned = () if self.outstanding else self.returned()
         before, effects = self.feel(StopRequested())
         is_lost = before.state is RETIRING and not before.leasing
-        assert effects == (*((ReleaseLease(before.identity.holder),) if is_lost else ()), *returned)
+        assert effects == (*((GiveBack(before.identity.holder),) if is_lost else ()), *returned)
         self.is_unclear = False
 
     # what always holds

@@ -106,42 +106,5 @@ def test_granted_container_drains_and_goes_down(policy: Policy, rows: list[Row])
     check_story([*SETTLED, *rows], policy)
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [(9, DENIED, SUSPECT), (18.999, SICK, SUSPECT), (19, SICK, ClaimToken)],
-        [(9, DENIED, SUSPECT), (19, SICK, ClaimToken), (20, DENIED, SUSPECT), (30, SICK, ClaimToken)],
-        [(9, DENIED, SUSPECT), (10, FINE, UP)],
-        [(9, UNKNOWN, SUSPECT), (9.999, SICK, SUSPECT), (10, SICK, ClaimToken)],
-        [(9, UNKNOWN, SUSPECT), (10, SICK, ClaimToken), (11, UNKNOWN, SUSPECT), (13, SICK, ClaimToken)],
-        [(9, UNKNOWN, SUSPECT), (9.5, FINE, UP)],
-        [
-            (9, UNKNOWN, SUSPECT),
-            (9, FINE, UP),
-            (9, SICK, SUSPECT),
-            (12, SICK, ClaimToken),
-            (13, UNKNOWN, SUSPECT),
-            (14, SICK, ClaimToken),
-        ],
-        [(9, UNKNOWN, SUSPECT), (10, SICK, ClaimToken), (11, GRANTED, DRAINING)],
-        [(9, DENIED, SUSPECT), (19, SICK, ClaimToken), (20, GRANTED, DRAINING)],
-    ],
-    ids=[
-        "denied asks again at the next check",
-        "denied again",
-        "recovered after a denial",
-        "unknown asks again after a second",
-        "unknown again after two",
-        "recovered after an unknown",
-        "a recovery ends the back-off",
-        "granted after an unknown",
-        "granted after a denial",
-    ],
-)
-def test_container_without_a_token_stays_up_and_asks_again(rows: list[Row]) -> None:
-    check_story([*SETTLED, *rows], POLICY)
-
-
 # -- gone without a name for the next life --------------------------------------------------------------------
 
-GONE = AppRestarted(None, "after-1")

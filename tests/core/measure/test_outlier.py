@@ -245,7 +245,7 @@ OWN_3 = "raised from 5, because this container has about 3 when it is well"
         (Baseline(3, 3.0), 17, "raised from 5, because containers of this fleet have about 3 when they are well"),
         (Baseline(own=3.0), 17, OWN_3),
         (Baseline(1, 100.4), 158, "raised from 5, because containers of this fleet have about 100 when they are well"),
-        (Baseline(5, 5.0), 5, "so has the whole fleet (median 5)"),
+        (Baseline(5, 5.0), 5, "the whole fleet has as many (median 5)"),
         (Baseline(share=0.5), 3, "5 for its full load, of which it has 50 %"),
         (Baseline(share=0.0), 1, "5 for its full load, of which it has 0 %"),
         (Baseline(share=0.95), 5, ""),
