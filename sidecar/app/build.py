@@ -29,10 +29,9 @@ from sidecar.core.fleet.members import digest_of
 from sidecar.core.life.container import Container, resume, start
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FLOOR, FULL, Weight
-from sidecar.core.types import NAMELESS, Policy, RandomIdentity, State
+from sidecar.core.types import NAMELESS, Policy, RandomIdentity
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.server.history import History
-from sidecar.server.trait_watch import TraitWatch
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Observers
@@ -73,7 +72,6 @@ class Sidecar(NamedTuple):
     actuator: Actuator | None
     report_tap: ReportTap
     app_port: AppPort | None
-    trait_watch: TraitWatch
 
     def snapshot(self) -> Snapshot:
         """What the controller published last."""
@@ -132,13 +130,6 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
     def errors_ever() -> int:
         return sum(controller.assessment.measurements.errors.ever().values())
 
-    trait_watch = TraitWatch(
-        budget.member_list,
-        lambda: controller.container.state is State.SUSPECT,
-        rng=_rng(),
-        on_failure=partial(observers.failed, "budget"),
-    )
-    observers.beats.append(trait_watch.beaten)
     app_port = None
     if config.app.app_port:
         app_port = build_optional.app_port(config, controller, inbox.offer, observers, metrics.registry)
@@ -158,7 +149,6 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         build_optional.actuator(config, metrics.registry, observers, leave),
         ReportTap(time.time),
         app_port,
-        trait_watch,
     )
 
 

@@ -40,7 +40,7 @@ from sidecar.server.overrides import OverridesApi
 from sidecar.server.page.page_state import PageSources, PageState
 from sidecar.server.page.status_page import StatusPage
 from sidecar.server.public import MOST, PublicServer
-from sidecar.server.public_pages import MetricsPage, landing, public_pages
+from sidecar.server.public_pages import MetricsPage, public_pages
 from sidecar.server.report_watch import ReportWatch
 from sidecar.server.request_check import RequestCheck
 from sidecar.server.why import Why, WhyIdentity, WhySources
@@ -75,14 +75,7 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
         return connection_limit(CONNECTIONS[name], of_all, descriptors)
 
     public = PublicServer(
-        public_pages(
-            _health(sidecar, why),
-            {
-                "/": landing(config.identity.service, config.identity.instance),
-                "/metrics": MetricsPage(sidecar.metrics.page),
-                "/why": why.get_public,
-            },
-        ),
+        public_pages(_health(sidecar, why), metrics=MetricsPage(sidecar.metrics.page), why=why.get_public),
         on_refusal=sidecar.metrics.refused,
         on_failure=partial(observers.failed, "listener"),
         gate=_gate(sidecar, "public"),
@@ -167,7 +160,6 @@ def _why(sidecar: Sidecar) -> Why:
             wall=time.time,
             action=lambda: sidecar.actuator.last if sidecar.actuator else None,
             warnings=sidecar.warnings,
-            common=lambda: sidecar.trait_watch.value,
         ),
         sidecar.history,
     )

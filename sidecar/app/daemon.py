@@ -160,7 +160,6 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
     yield sidecar.membership.run()
     yield sidecar.ledger.run()
     yield sidecar.error_minutes.run()
-    yield sidecar.trait_watch.run()
     config = sidecar.config
     yield _warn_of_files(config)
     if sidecar.actuator is not None:

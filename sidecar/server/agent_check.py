@@ -49,14 +49,14 @@ def _up(weight: int) -> str:
 class AgentCheck:
     """Says the line of each moment to each connection at its sockets, or to those that ``gate`` admits.
 
-    ``on_poll(poller, path, status)`` gets each that is answered.
+    ``on_poll(path, status)`` gets each that is answered.
     """
 
     def __init__(
         self,
         snapshot: Callable[[], Snapshot],
         *,
-        on_poll: Callable[[str, str, int], None],
+        on_poll: Callable[[str, int], None],
         on_failure: Callable[[Exception], None],
         gate: AddressGate | None = None,
     ) -> None:
@@ -102,7 +102,7 @@ class AgentCheck:
         try:
             current = self._snapshot()
             text = line(current.presented, current.share)
-            self._on_poll("haproxy", "agent", 200 if current.presented.haproxy_up else 503)
+            self._on_poll("agent", 200 if current.presented.haproxy_up else 503)
         except Exception as error:  # noqa: BLE001 - any failure of ours means that the app is up
             self._on_failure(error)
             return _up(FULL)

@@ -12,11 +12,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from functools import lru_cache, partial
 from math import inf
 from typing import Final
 
-from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import State
@@ -34,13 +32,8 @@ REASON_LIMIT: Final = 120
 _UNSAFE: Final = re.compile(r"[^\x20-\x7e]")
 """Characters that would end a header early, or are not ASCII: a reason may come from a file on disk."""
 
-POLLERS: Final = {"nomad/": "nomad", "consul health check": "consul", "haproxy": "haproxy"}
-"""Beginning of the user agent -> poller: ``Nomad/1.8.0 (+https://www.nomadproject.io/; go1.22.4)``, ``Consul Health
-Check``, and what operators set for HAProxy, which sends none by itself."""
-
 TEXT_S: Final = 1.0
 """Maximum age of the reasons in the body of a "down"."""
-
 
 OUR_FAILURE: Final = PublicAnswer(200, b"up\n")
 ALIVE: Final = PublicAnswer(200, b"alive\n")
@@ -52,9 +45,9 @@ NOT_READY: Final = PublicAnswer(503, b"not ready\n")
 class Health:
     """The answers of the public listener, by path: ``polls`` about the container, ``probes`` about the sidecar.
 
-    An answer to a poll changes only with state or weight. ``stale_after_s``: without a check for this long the
-    controller counts as stuck. ``on_poll(poller, path, status)`` gets every poll. ``explanation(limit)`` is the body of
-    a "down" in at most ``limit`` bytes. ``clock`` is the clock of the snapshot's times.
+    ``stale_after_s``: without a check for this long the controller counts as stuck. ``on_poll(path, status)`` gets
+    every poll. ``explanation(limit)`` is the body of a "down" in at most ``limit`` bytes. ``clock`` is the clock of the
+    snapshot's times.
     """
 
     def __init__(
@@ -62,91 +55,80 @@ class Health:
         snapshot: Callable[[], Snapshot],
         *,
         stale_after_s: float,
-        on_poll: Callable[[str, str, int], None],
+        on_poll: Callable[[str, int], None],
         on_failure: Callable[[Exception], None],
-        explanation: Callable[[int], str] | None = None,
+        explanation: Callable[[int], str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        body_of = partial(_body_of_down, explanation, on_failure)
-
-        def poll(path: str, is_up: Callable[[Container], bool]) -> Callable[[str], PublicAnswer]:
-            current = _CurrentAnswer(is_up, snapshot, body_of, clock)
-
-            def answer_to(user_agent: str) -> PublicAnswer:
-                try:
-                    answer = current.get()
-                    on_poll(poller(user_agent, path), path, answer.status)
-                except Exception as error:  # noqa: BLE001 - any failure of ours means that the app is up
-                    on_failure(error)
-                    return OUR_FAILURE
-                return answer
-
-            return answer_to
-
-        def livez(_user_agent: str) -> PublicAnswer:
-            checked_at = snapshot().checked_at
-            return STALE if checked_at is None or clock() - checked_at > stale_after_s else ALIVE
-
-        def readyz(_user_agent: str) -> PublicAnswer:
-            current = snapshot()
-            is_stopping = current.presented.state is State.STOPPING
-            return NOT_READY if current.checked_at is None or is_stopping else READY
-
-        restart = poll("/health/nomad", lambda container: container.nomad_up)
-        self.polls = {
-            "/health": poll("/health", lambda container: container.haproxy_up),
-            "/health/haproxy": poll("/health/haproxy", lambda container: container.haproxy_up),
+        self.snapshot = snapshot
+        self.on_poll = on_poll
+        self.on_failure = on_failure
+        self.clock = clock
+        self._stale_after_s = stale_after_s
+        self._explanation = explanation
+        restart = _Poll(self, "/health/nomad", lambda container: container.nomad_up)
+        self.polls: dict[str, Callable[[], PublicAnswer]] = {
+            "/health": _Poll(self, "/health", lambda container: container.haproxy_up),
+            "/health/haproxy": _Poll(self, "/health/haproxy", lambda container: container.haproxy_up),
             "/health/nomad": restart,
             "/health/restart": restart,  # the same under a name for other schedulers; counted as the first
         }
-        self.probes = {"/livez": livez, "/readyz": readyz}
+        self.probes: dict[str, Callable[[], PublicAnswer]] = {"/livez": self._livez, "/readyz": self._readyz}
+
+    def body_of_down(self, container: Container) -> bytes:
+        """The whole explanation; if that fails, a short one from the container's state alone."""
+        try:
+            text = self._explanation(BODY_LIMIT)
+        except Exception as error:  # noqa: BLE001 - no failure to explain it may put a culled container back
+            self.on_failure(error)
+            text = f"{container.state}: {printable_ascii(why_down(container))[:REASON_LIMIT]}\n"
+        return text.encode(errors="replace")
+
+    def _livez(self) -> PublicAnswer:
+        checked_at = self.snapshot().checked_at
+        return STALE if checked_at is None or self.clock() - checked_at > self._stale_after_s else ALIVE
+
+    def _readyz(self) -> PublicAnswer:
+        current = self.snapshot()
+        is_stopping = current.presented.state is State.STOPPING
+        return NOT_READY if current.checked_at is None or is_stopping else READY
 
 
-class _CurrentAnswer:
-    """The answer at one path, kept until it changes."""
+class _Poll:
+    """The answer at one path, kept until state or weight change."""
 
-    def __init__(
-        self,
-        is_up: Callable[[Container], bool],
-        snapshot: Callable[[], Snapshot],
-        body_of: Callable[[Container], bytes],
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, health: Health, path: str, is_up: Callable[[Container], bool]) -> None:
+        self._health = health
+        self._path = path
         self._is_up = is_up
-        self._snapshot = snapshot
-        self._body_of = body_of
-        self._clock = clock
-        self._container: Container | None = None
-        self._share = 0
+        self._shown: tuple[Container | None, int] = (None, 0)
         self._until = inf
         self._answer = OUR_FAILURE
 
-    def get(self) -> PublicAnswer:
-        current = self._snapshot()
+    def __call__(self) -> PublicAnswer:
+        try:
+            answer = self._current()
+            self._health.on_poll(self._path, answer.status)
+        except Exception as error:  # noqa: BLE001 - any failure of ours means that the app is up
+            self._health.on_failure(error)
+            return OUR_FAILURE
+        return answer
+
+    def _current(self) -> PublicAnswer:
+        current = self._health.snapshot()
         container, share = current.presented, current.share
-        if container is not self._container or share != self._share or self._clock() >= self._until:
+        if container is not self._shown[0] or share != self._shown[1] or self._health.clock() >= self._until:
             self._answer = self._make(container, share)
-            self._container, self._share = container, share
+            self._shown = container, share
         return self._answer
 
     def _make(self, container: Container, share: int) -> PublicAnswer:
+        headers = _headers(container, share)
         if self._is_up(container):
             self._until = inf
-            return PublicAnswer(200, b"up\n", _headers(container, share))
-        self._until = self._clock() + TEXT_S
-        return PublicAnswer(503, self._body_of(container), _headers(container, share))
-
-
-def _body_of_down(
-    explanation: Callable[[int], str] | None, on_failure: Callable[[Exception], None], container: Container
-) -> bytes:
-    """The whole explanation; if that fails, a short one from the container's state alone."""
-    try:
-        text = explanation(BODY_LIMIT) if explanation else explain(container)
-    except Exception as error:  # noqa: BLE001 - no failure to explain it may put a culled container back
-        on_failure(error)
-        text = explain(container)
-    return text.encode(errors="replace")
+            return PublicAnswer(200, b"up\n", headers)
+        self._until = self._health.clock() + TEXT_S
+        return PublicAnswer(503, self._health.body_of_down(container), headers)
 
 
 def _headers(container: Container, share: int) -> dict[str, str]:
@@ -158,32 +140,11 @@ def _headers(container: Container, share: int) -> dict[str, str]:
     return headers
 
 
-@lru_cache(maxsize=64)
-def poller(user_agent: str, path: str) -> str:
-    """The poller's name by its user agent; HAProxy's plain check sends none, but has a path of its own."""
-    lower = user_agent.lower()
-    for begin, name in POLLERS.items():
-        if lower.startswith(begin):
-            return name
-    return "haproxy" if not lower and path == "/health/haproxy" else "other"
-
-
-def explain(container: Container) -> str:
-    """The short body of a "down": state, evidence at the cull, the budget's answer. At most 3 KiB, nobody's name."""
-    lines = [f"{container.state}: {why_down(container)}"]
-    if container.latch and container.answer:
-        lines.append(reasons.answer(reasons.anonymous_answer(container.answer)))
-    text = "\n".join(lines).encode(errors="replace")[: BODY_LIMIT - 1]
-    return text.decode(errors="ignore") + "\n"
-
-
 def why_down(container: Container) -> str:
     """Why the container is out of balance, in one sentence; empty if it is not."""
     if container.latch is not None:
         return container.latch.reason
-    if container.state is State.STOPPING:
-        return "the sidecar is stopping"
-    return ""
+    return "the sidecar is stopping" if container.state is State.STOPPING else ""
 
 
 def printable_ascii(text: str) -> str:

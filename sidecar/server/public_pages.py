@@ -1,9 +1,9 @@
-"""What the public listener answers by path: health, ``/metrics``, ``/why``, and a page that lists them."""
+"""What the public listener answers by path: health, ``/metrics`` and ``/why``."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from sidecar.net.http_error import HttpError
@@ -18,48 +18,24 @@ CREDIT_S: Final = 0.1
 LONGEST_S: Final = 0.2
 """Counted at most for a page: one that took longer did so because the process was suspended."""
 
-_LANDING: Final = """\
-health-arbiter: the sidecar of {service}/{instance}
-
-/why?format=text  why the container is in its state; without the format as JSON
-/health           the container's health: 200 up, 503 down
-/health/haproxy   the same for the balancer: down from the drain on
-/health/nomad     the same for the scheduler: down after the drain
-/livez, /readyz   the sidecar's own health
-/metrics          metrics for Prometheus
-
-The status page and orders are at other listeners: at ARBITER_LOCAL_LISTEN on this machine, and at
-ARBITER_PAGE_LISTEN for those who have the token.
-"""
-
-Page = Callable[[PublicRequest], PublicAnswer]
+SERVED: Final = "there are /health, /why?format=text, /metrics, and the page at ARBITER_LOCAL_LISTEN on this machine"
 
 
-def landing(service: str, instance: str) -> Page:
-    """The list of the public paths as text."""
-    answer = PublicAnswer(200, _LANDING.format(service=service, instance=instance).encode())
-    return lambda _: answer
-
-
-def public_pages(health: Health, pages: Mapping[str, Page]) -> Page:
-    """The answer to each request by its path: of ``health``, or of ``pages``. Raises ``HttpError`` for others."""
-    polls = {path: _of_user_agent(answer_to) for path, answer_to in health.polls.items()}
-    probes = {path: _of_user_agent(answer_to) for path, answer_to in health.probes.items()}
-    served = {**polls, **probes, **pages}
+def public_pages(
+    health: Health, *, metrics: Callable[[], PublicAnswer], why: Callable[[str], PublicAnswer]
+) -> Callable[[PublicRequest], PublicAnswer]:
+    """The answer to each request by its path. It raises ``HttpError`` for other paths. ``why`` takes the query."""
+    served = {**health.polls, **health.probes, "/metrics": metrics}
 
     def answer_to(request: PublicRequest) -> PublicAnswer:
-        page = served.get(request.path)
-        if page is None:
-            raise HttpError(404, "path", f"path: {request.path[:100]!r} is not served here")
-        if request.method == "OPTIONS" and request.path not in polls:  # HAProxy's httpchk sends it by default
-            raise HttpError(405, "method", f"method: {request.path} takes GET, HEAD", {"Allow": "GET, HEAD"})
-        return page(request)
+        path = request.path
+        if path not in served and path != "/why":
+            raise HttpError(404, "path", f"path: {SERVED}; {path[:100]!r} is not served here")
+        if request.method == "OPTIONS" and path not in health.polls:  # HAProxy's httpchk sends it by default
+            raise HttpError(405, "method", f"method: {path} takes GET, HEAD", {"Allow": "GET, HEAD"})
+        return why(request.query) if path == "/why" else served[path]()
 
     return answer_to
-
-
-def _of_user_agent(answer_to: Callable[[str], PublicAnswer]) -> Page:
-    return lambda request: answer_to(request.user_agent)
 
 
 class MetricsPage:
@@ -76,7 +52,7 @@ class MetricsPage:
         self._since = clock()
         self._answer = PublicAnswer(503, b"")
 
-    def __call__(self, _request: PublicRequest) -> PublicAnswer:
+    def __call__(self) -> PublicAnswer:
         """The page of this moment, or of the last one."""
         now = self._clock()
         self._credit_s = min(CREDIT_S, self._credit_s + SHARE * (now - self._since))

@@ -27,7 +27,7 @@ _BEGINNING: Final = re.compile(rb"[A-Z]{1,32}+(?: (?:[\x21-\x7e]{1,4096}+(?: [HT
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _ONCE: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
-_READ: Final = _ONCE | {b"connection", b"upgrade", b"expect", b"user-agent", b"accept"}
+_READ: Final = _ONCE | {b"connection", b"upgrade", b"expect"}
 _IGNORED_UPGRADE: Final = b"h2c"
 """Java's HTTP client asks for it in every request; a server may answer in HTTP/1.1 (RFC 9110, section 7.8)."""
 
@@ -40,9 +40,6 @@ class PublicRequest(NamedTuple):
     query: str
     keeps: bool
     """Whether the client keeps its connection after the answer."""
-
-    user_agent: str
-    accept: str
 
 
 @lru_cache(maxsize=64)  # a balancer sends the same head each time
@@ -61,10 +58,9 @@ def parse(raw: bytes) -> PublicRequest:
     method = line[1].decode()
     _refuse_what_is_not_offered(method, fields)
     path, _, query = line[2].decode().partition("?")
-    user_agent, accept = (fields.get(name, b"").decode("latin-1") for name in (b"user-agent", b"accept"))
     connection = {option.strip() for option in fields.get(b"connection", b"").lower().split(b",")}
     keeps = b"close" not in connection and (is_1_1 or b"keep-alive" in connection)
-    return PublicRequest(method, path, query, keeps, user_agent, accept)
+    return PublicRequest(method, path, query, keeps)
 
 
 def refuse_hopeless(data: bytes) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 from aiohttp import hdrs
@@ -19,9 +19,7 @@ from sidecar.client.redaction import redacted
 from sidecar.config.rollout import SHADOW
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence, ErrorSample
-from sidecar.core.fleet import common_trait
 from sidecar.core.fleet import members as fleet_members
-from sidecar.core.fleet.common_trait import CommonTrait
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Fleet, Granted, Hold, State, Unknown
@@ -32,11 +30,6 @@ from sidecar.server.history import Decision, History
 from sidecar.server.public_answer import JSON, PLAIN, PublicAnswer
 from sidecar.server.remedies import Outlook, remedies
 from sidecar.server.why_text import as_text
-
-if TYPE_CHECKING:
-    from sidecar.server.public_request import PublicRequest
-
-FORMATS: Final = ("json", "text")
 
 
 class WhyIdentity(NamedTuple):
@@ -58,8 +51,7 @@ class WhySources(NamedTuple):
 
     ``heard_s``: the age of ``fleet`` in seconds. ``local_hold``: a hold that the shared store does not know.
     ``leaving(limit)``: as in ``RollingCounts``. ``samples``: the errors of this incarnation. ``action``: how the last
-    action ended, if there was one. ``warnings``: what is wrong around the sidecar, in sentences. ``common``: what the
-    suspects have in common.
+    action ended, if there was one. ``warnings``: what is wrong around the sidecar, in sentences.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -71,7 +63,6 @@ class WhySources(NamedTuple):
     wall: Callable[[], float]
     action: Callable[[], ActionResult | None] = lambda: None
     warnings: Callable[[], list[str]] = list
-    common: Callable[[], CommonTrait | None] = lambda: None
 
 
 class Why:
@@ -81,29 +72,21 @@ class Why:
         self._identity = identity
         self._from = sources
         self._history = history
-        self._written: tuple[object, str] = (None, "")
 
-    def get_public(self, request: PublicRequest) -> PublicAnswer:
+    def get_public(self, query: str) -> PublicAnswer:
         """``GET /why`` of the public listener."""
-        wanted = parse_qs(request.query, keep_blank_values=True).get("format", [None])[0]
-        content, content_type = _written(self.value(), _format(wanted, request.accept))
+        wanted = parse_qs(query, keep_blank_values=True).get("format", ["json"])[0]
+        content, content_type = _written(self.value(), wanted)
         return PublicAnswer(200, content, content_type=content_type)
 
     async def get_local(self, request: web.BaseRequest) -> web.Response:
         """``GET /why`` of the local listener."""
-        wanted = _format(request.query.get("format"), request.headers.get(hdrs.ACCEPT, ""))
-        content, content_type = _written(self.local(), wanted)
+        content, content_type = _written(self.local(), request.query.get("format", "json"))
         return web.Response(body=content, headers={hdrs.CONTENT_TYPE: content_type})
 
     def text(self, limit: int) -> str:
-        """The public answer as text in at most ``limit`` bytes: the oldest decisions are left out first.
-
-        It is written at most once a second, because there may be thousands of polls.
-        """
-        of = (self._from.wall() // 1, self._from.snapshot().container, limit)
-        if self._written[0] != of:
-            self._written = (of, as_text(self.value(), limit))
-        return self._written[1]
+        """The public answer as text in at most ``limit`` bytes: the oldest decisions are left out first."""
+        return as_text(self.value(), limit)
 
     def value(self) -> dict[str, Any]:
         """The public answer as JSON values; times are Unix seconds, durations seconds."""
@@ -159,7 +142,6 @@ class Why:
             "budget": _budget(container, answered_at, fleet, unix - self._from.heard_s()),
             "fleet": {**fleet_members.fleet_json(fleet), "hold": fleet_members.hold_json(held)} if fleet else None,
             "hold": fleet_members.hold_json(held),
-            "common": common_trait.as_json(self._from.common()),
             "remedies": list(remedies(seen, outlook)),
             "history": [_decision(each) for each in self._history.newest()],
             "runbook": _runbook(own.runbook_url, container),
@@ -282,16 +264,9 @@ def _rounded(at: float | None) -> float | None:
 
 
 def _written(value: dict[str, Any], format_: str) -> tuple[bytes, str]:
-    """The content and its type."""
+    """The content in this format, and its type."""
     if format_ == "text":
         return as_text(value).encode(errors="replace"), PLAIN
+    if format_ != "json":
+        raise HttpError(400, "query", "format: takes json or text")
     return json.dumps(value).encode() + b"\n", JSON
-
-
-def _format(wanted: str | None, accepted: str) -> str:
-    """The format in the query, else by the ``Accept`` header."""
-    if wanted is None:
-        return "text" if "text/plain" in accepted and "application/json" not in accepted else "json"
-    if wanted not in FORMATS:
-        raise HttpError(400, "query", f"format: takes {' or '.join(FORMATS)}")
-    return wanted

@@ -53,8 +53,6 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
         yield _budget(value["budget"])
     if value["fleet"]:
         yield from _fleet(value["fleet"])
-    if value["common"]:
-        yield f"in common: {value['common']['sentence']}"
     if value["hold"]:
         yield _hold(value["hold"])
     yield from _action(value)

@@ -66,7 +66,7 @@ class Metrics:
         self._restarts = counter("arbiter_app_restarts", "New incarnations of the app.")
         self._changes = counter("arbiter_state_changes", "Changes into a state.", ["state"])
         self._used = gauge("arbiter_budget_used_tokens", "Tokens in use, as of the last answer.")
-        self._polls = counter("arbiter_polls", "Health answers by poller, path and status.", ["poller", "path", "code"])
+        self._polls = counter("arbiter_polls", "Health answers by path and status.", ["path", "code"])
         self._refusals = counter("arbiter_refusals", "Requests refused and connections cut.", ["listener", "reason"])
         self._failures = counter(
             "arbiter_failures", "Exceptions inside the sidecar that it survived, by place.", ["where"]
@@ -138,9 +138,9 @@ class Metrics:
             self._used.set(answer.used)
             self._capacity.set(answer.capacity)
 
-    def polled(self, poller: str, path: str, status: int) -> None:
+    def polled(self, path: str, status: int) -> None:
         """Count one health answer."""
-        self._polls.labels(poller, path, str(status)).inc()
+        self._polls.labels(path, str(status)).inc()
 
     def scraped(self, report: Report) -> None:
         """Count a scrape, by ``ok`` or the cause of its failure, and the series in it that could not be counted."""

@@ -45,7 +45,7 @@ OBSERVERS: Final = {
         "Metrics.observe",
         "OverridesApi.notice",
     ],
-    "beats": ["Ledger.beaten", "Log.beaten", "Messenger.beaten", "Metrics.beaten", "TraitWatch.beaten"],
+    "beats": ["Ledger.beaten", "Log.beaten", "Messenger.beaten", "Metrics.beaten"],
     "scrapes": ["Log.scraped", "Metrics.scraped"],
     "actions": ["Ledger.add", "messenger.<locals>.<lambda>"],
     "failures": ["Log.failed", "Metrics.failed"],
@@ -66,7 +66,6 @@ WORKS: Final = [
     "Membership.run",
     "Messenger.run",
     "Scraper.run",
-    "TraitWatch.run",
     "_warn_of_files",
 ]
 REMOTE: Final = (
@@ -217,10 +216,9 @@ async def test_local_listener_refuses_what_a_page_of_another_site_could_send(
 
 
 async def test_routes_of_the_public_listener_are_those_of_strangers(whole: Composed) -> None:
-    assert (await whole.ask("public", "GET /")).body.startswith(b"health-arbiter: the sidecar of app/a")
     for path in ("/health", "/health/haproxy", "/health/nomad", "/metrics", "/why"):
         assert (await whole.ask("public", f"GET {path}")).status == 200
     for path in ("/livez", "/readyz"):  # nothing runs here
         assert (await whole.ask("public", f"GET {path}")).status == 503
-    for path in ("/hold", "/fleet", "/events", "/page", "/verdict"):
+    for path in ("/", "/hold", "/fleet", "/events", "/page", "/verdict"):
         assert (await whole.ask("public", f"GET {path}")).status == 404

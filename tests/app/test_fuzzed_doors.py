@@ -90,10 +90,11 @@ class Sidecar:
             stale_after_s=60.0,
             on_poll=self.on_poll,
             on_failure=self.failures.append,
+            explanation=lambda _: "down",
             clock=lambda: 105.0,
         )
         return PublicServer(
-            public_pages(health, {"/metrics": lambda _: PublicAnswer(200, b"a 1\n")}),
+            public_pages(health, metrics=lambda: PublicAnswer(200, b"a 1\n"), why=lambda _: PublicAnswer(200, b"up\n")),
             on_refusal=lambda _, word: self.refusals.append(word),
             on_failure=self.failures.append,
         )

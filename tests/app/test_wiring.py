@@ -82,7 +82,7 @@ ROWS: Final = (
     Row("outlier", "off", "Policy.outlier", "False"),
     Row("grace", "11s", "Policy.grace_s", "11.0"),
     Row("check_interval", "5s", "Policy.check_interval_s", "5.0"),
-    Row("check_interval", "5s", "Health.__init__.<locals>.livez:stale_after_s", "21.5"),
+    Row("check_interval", "5s", "Health.stale_after_s", "21.5"),
     # a cull
     Row("settle", "1s", "Policy.settle_s", "1.0"),
     Row("drain", "20s", "Policy.drain_s", "20.0"),

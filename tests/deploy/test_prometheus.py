@@ -29,7 +29,6 @@ from deploy.prometheus_rules import (
 from harness.prometheus import found_targets, promtool
 from harness.waiting import wait_for
 from sidecar.core.types import State
-from sidecar.server.health import POLLERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,9 +136,7 @@ def test_every_recorded_series_is_used_and_every_one_used_is_recorded() -> None:
     assert set(names(RECORDING, "record")) - used == set()
 
 
-@pytest.mark.parametrize(
-    ("label", "known"), [("state", set(State)), ("poller", {*POLLERS.values(), "other"}), ("path", {"/health/nomad"})]
-)
+@pytest.mark.parametrize(("label", "known"), [("state", set(State)), ("path", {"/health/nomad"})])
 def test_values_of_labels_are_those_of_the_sidecar(label: str, known: set[str]) -> None:
     assert set(re.findall(rf'\b{label}=\\*"([\w/]+)\\*"', EXPRESSIONS + ALERT_TESTS)) <= known
 

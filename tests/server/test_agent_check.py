@@ -110,7 +110,7 @@ class Controller:
         self.current = UP
         self.weight = 100
         self.failure: Exception | None = None
-        self.polls: list[tuple[str, str, int]] = []
+        self.polls: list[tuple[str, int]] = []
         self.failures: list[Exception] = []
         self.unhandled: list[dict[str, Any]] = []
 
@@ -162,7 +162,7 @@ async def test_each_poll_gets_the_line_of_its_moment_and_the_end(controller: Con
         assert await _poll(address) == f"drain 0% #{SENTENCE}\n".encode()
         controller.current = DOWN
         assert await _poll(address) == f"fail #culled: {SENTENCE}\n".encode()
-    assert controller.polls == [("haproxy", "agent", status) for status in (200, 200, 503, 503)]
+    assert controller.polls == [("agent", status) for status in (200, 200, 503, 503)]
 
 
 async def test_poll_from_an_address_that_is_not_allowed_gets_no_line(controller: Controller) -> None:

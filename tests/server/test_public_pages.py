@@ -13,43 +13,46 @@ from sidecar.core.types import Evidence, Policy, State
 from sidecar.net.http_error import HttpError
 from sidecar.server.health import Health
 from sidecar.server.public_answer import PublicAnswer
-from sidecar.server.public_pages import CREDIT_S, MetricsPage, landing, public_pages
+from sidecar.server.public_pages import CREDIT_S, MetricsPage, public_pages
 from sidecar.server.public_request import PublicRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 POLLS: Final = ("/health", "/health/haproxy", "/health/nomad", "/health/restart")
-PAGES: Final = ("/", "/livez", "/readyz", "/metrics")
+PAGES: Final = ("/livez", "/readyz", "/metrics", "/why")
 UP: Final = replace(start("app/a", 100.0, Policy()), state=State.UP)
 COST_S: Final = 0.003
 
 
 def _request(method: str, path: str) -> PublicRequest:
-    return PublicRequest(method, path, "", keeps=True, user_agent="HAProxy", accept="")
+    return PublicRequest(method, path, "", keeps=True)
 
 
 @pytest.fixture
-def polls() -> list[tuple[str, str, int]]:
+def polls() -> list[tuple[str, int]]:
     return []
 
 
 @pytest.fixture
-def answer_to(polls: list[tuple[str, str, int]]) -> Callable[[PublicRequest], PublicAnswer]:
+def answer_to(polls: list[tuple[str, int]]) -> Callable[[PublicRequest], PublicAnswer]:
     health = Health(
         lambda: Snapshot(105.0, UP, Evidence(60), 100.0),
         stale_after_s=38.0,
         on_poll=lambda *poll: polls.append(poll),
         on_failure=lambda error: pytest.fail(str(error)),
+        explanation=lambda _: "down",
         clock=lambda: 105.0,
     )
-    return public_pages(health, {"/": landing("web", "a"), "/metrics": lambda _: PublicAnswer(200, b"a 1\n")})
+    return public_pages(
+        health, metrics=lambda: PublicAnswer(200, b"a 1\n"), why=lambda query: PublicAnswer(200, query.encode())
+    )
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
 @pytest.mark.parametrize("path", [*POLLS, *PAGES])
 def test_path_takes_get_and_head_and_a_poll_also_what_haproxy_sends_by_default(
-    answer_to: Callable[[PublicRequest], PublicAnswer], polls: list[tuple[str, str, int]], method: str, path: str
+    answer_to: Callable[[PublicRequest], PublicAnswer], polls: list[tuple[str, int]], method: str, path: str
 ) -> None:
     if method == "OPTIONS" and path in PAGES:
         with pytest.raises(HttpError, match=f"method: {path} takes GET, HEAD") as refused:
@@ -61,23 +64,15 @@ def test_path_takes_get_and_head_and_a_poll_also_what_haproxy_sends_by_default(
 
 
 @pytest.mark.parametrize(
-    "path", ["/up", "//health", "/health/", "/a/../health", "http://a/health", "*", "/" + "x" * 999]
+    "path", ["/", "/up", "//health", "/health/", "/a/../health", "http://a/health", "*", "/" + "x" * 999]
 )
 def test_other_path_is_refused_with_a_sentence_of_a_bounded_length(
     answer_to: Callable[[PublicRequest], PublicAnswer], path: str
 ) -> None:
-    with pytest.raises(HttpError, match=r"^path: .* is not served here$") as refused:
+    with pytest.raises(HttpError, match=r"^path: there are .*/metrics.*; .* is not served here$") as refused:
         answer_to(_request("GET", path))
     assert (refused.value.status, refused.value.word) == (404, "path")
-    assert len(str(refused.value)) < 150
-
-
-def test_landing_page_names_the_container_and_each_path(answer_to: Callable[[PublicRequest], PublicAnswer]) -> None:
-    text = answer_to(_request("GET", "/")).body.decode()
-    assert text.startswith("health-arbiter: the sidecar of web/a\n")
-    assert [
-        path for path in ("/health ", "/health/nomad", "/livez", "/readyz", "/metrics", "/why") if path not in text
-    ] == []
+    assert len(str(refused.value)) < 250
 
 
 class Metrics:
@@ -98,7 +93,7 @@ class Metrics:
     def age_s(self) -> float:
         """How old the page is that a request gets now."""
         asked_at = self.now
-        return asked_at - float(self.page(_request("GET", "/metrics")).body)
+        return asked_at - float(self.page().body)
 
 
 def test_endless_requests_for_metrics_take_a_fifth_of_the_time_and_get_no_old_page() -> None:
@@ -116,7 +111,7 @@ def test_few_requests_get_the_page_of_their_moment() -> None:
         for _ in range(int(CREDIT_S / COST_S / 2)):
             assert metrics.age_s() == 0
         metrics.now += 1
-    assert metrics.page(_request("GET", "/metrics")).headers["Content-Type"] == "text/plain; version=0.0.4"
+    assert metrics.page().headers["Content-Type"] == "text/plain; version=0.0.4"
 
 
 def test_process_that_was_suspended_while_it_wrote_the_page_writes_the_next_one() -> None:

@@ -66,12 +66,13 @@ async def everything_shown(seen: Snapshot) -> Shown:
         stale_after_s=60.0,
         on_poll=lambda *_: None,
         on_failure=_fail,
+        explanation=lambda _: "down",
         clock=lambda: seen.now,
     )
     answers = {**listener.polls, **listener.probes}
     shown: Shown = {"agent": await _agent_line(seen)}
     for path in PATHS:
-        shown[path] = re.sub(rb"Date: .*\r\n", b"", answers[path]("").written("GET", keeps=True))
+        shown[path] = re.sub(rb"Date: .*\r\n", b"", answers[path]().written("GET", keeps=True))
     return shown
 
 

@@ -12,7 +12,6 @@ from aiohttp.test_utils import make_mocked_request
 
 from sidecar.actions.actuator import ActionResult
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
-from sidecar.core.fleet.common_trait import CommonTrait
 from sidecar.core.life.container import Container, CullOrder, start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import (
@@ -35,13 +34,10 @@ from sidecar.core.types import (
 from sidecar.net.web import HttpError
 from sidecar.server import health
 from sidecar.server.history import Decision, History
-from sidecar.server.public_request import PublicRequest
 from sidecar.server.why import Why, WhyIdentity, WhySources
 from sidecar.server.why_text import as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from aiohttp import web
 
     from sidecar.net.web import Handler
@@ -100,7 +96,6 @@ class Memory:
         self.local_hold: Hold | None = None
         self.action: ActionResult | None = None
         self.warnings: list[str] = []
-        self.common: CommonTrait | None = None
         self.history = History(lambda: UNIX)
         self.why = Why(
             WhyIdentity("app", "a", mode, 5, "https://runbooks.example.org/arbiter"),
@@ -114,7 +109,6 @@ class Memory:
                 wall=lambda: UNIX,
                 action=lambda: self.action,
                 warnings=lambda: self.warnings,
-                common=lambda: self.common,
             ),
             self.history,
         )
@@ -138,9 +132,9 @@ class Memory:
             self.history._add(Decision(UNIX - 60 * (count - number), f"what-{number}", "", "sentence " * 6))
 
 
-def _ask(handler: Handler, query: str = "", headers: Mapping[str, str] | None = None) -> web.Response:
+def _ask(handler: Handler, query: str = "") -> web.Response:
     """The answer of a handler that is run by hand: one that awaited anything would not come to its end."""
-    answering = handler(make_mocked_request("GET", f"/why{query}", headers=headers))
+    answering = handler(make_mocked_request("GET", f"/why{query}"))
     assert asyncio.iscoroutine(answering)
     with pytest.raises(StopIteration) as ended:
         answering.send(None)
@@ -148,10 +142,8 @@ def _ask(handler: Handler, query: str = "", headers: Mapping[str, str] | None = 
     return response
 
 
-def _public(why: Why, query: str = "", accept: str = "") -> PublicAnswer:
-    return why.get_public(
-        PublicRequest("GET", "/why", query.removeprefix("?"), keeps=True, user_agent="", accept=accept)
-    )
+def _public(why: Why, query: str = "") -> PublicAnswer:
+    return why.get_public(query.removeprefix("?"))
 
 
 def _body_of(response: web.Response | PublicAnswer) -> str:
@@ -166,7 +158,7 @@ def _json(response: web.Response | PublicAnswer) -> dict[str, Any]:
 
 FIELDS = {"service", "instance", "incarnation", "mode", "would", "alone", "state", "since", "at", "health", "weight"}
 FIELDS |= {"soft_drained", "sentence", "spared", "rules", "window", "claim", "budget", "fleet", "hold", "remedies"}
-FIELDS |= {"history", "runbook", "common"}
+FIELDS |= {"history", "runbook"}
 
 
 def test_public_answer_has_everything_but_free_text() -> None:
@@ -270,20 +262,13 @@ def test_tokens_are_those_of_the_last_answer_to_a_claim_or_a_beat(
 
 
 @pytest.mark.parametrize(
-    ("query", "headers", "content_type"),
-    [
-        ("", {}, "application/json"),
-        ("", {"Accept": "*/*"}, "application/json"),
-        ("", {"Accept": "application/json, text/plain, */*"}, "application/json"),
-        ("", {"Accept": "text/plain"}, "text/plain"),
-        ("?format=text", {"Accept": "application/json"}, "text/plain"),
-        ("?format=json", {"Accept": "text/plain"}, "application/json"),
-    ],
+    ("query", "content_type"),
+    [("", "application/json"), ("?format=json", "application/json"), ("?format=text", "text/plain")],
 )
-def test_format_is_json_or_text_as_the_client_asks(query: str, headers: dict[str, str], content_type: str) -> None:
+def test_format_is_json_or_text_as_the_client_asks(query: str, content_type: str) -> None:
     why = Memory().why
-    assert _ask(why.get_local, query, headers).content_type == content_type
-    assert _public(why, query, headers.get("Accept", "")).headers["Content-Type"].startswith(content_type)
+    assert _ask(why.get_local, query).content_type == content_type
+    assert _public(why, query).headers["Content-Type"].startswith(content_type)
 
 
 @pytest.mark.parametrize("value", ["xml", ""])
@@ -414,13 +399,6 @@ def test_text_has_what_is_unusual_in_the_fleet(changes: dict[str, Any], line: st
     assert any(one.startswith(line) for one in text.splitlines())
 
 
-def test_text_has_what_the_suspects_have_in_common() -> None:
-    memory = Memory(SUSPECT)
-    memory.common = CommonTrait("node", "n7", 5, 5, 0, 9)
-    assert "in common: all 5 suspects are on node n7; of the healthy none is\n" in memory.why.text(3_072)
-    assert memory.why.value()["common"]["value"] == "n7"
-
-
 def test_spared_errors_are_shown_with_the_reason() -> None:
     sentence = "6 errors in 60 s are over the limit of 5, and no more than chance gives at the fleet's usual rate"
     memory = Memory(replace(UP, verdict=Verdict(Judgement.FINE, spared=sentence)))
@@ -531,7 +509,7 @@ def _body(memory: Memory, failures: list[Exception]) -> tuple[int, str]:
         on_failure=failures.append,
         explanation=memory.why.text,
     )
-    answer = answers.polls["/health"]("")
+    answer = answers.polls["/health"]()
     return answer.status, answer.body.decode()
 
 
@@ -541,17 +519,8 @@ def test_body_of_a_down_is_the_text() -> None:
     assert failures == []
 
 
-def test_text_is_written_once_a_second_and_again_for_another_state() -> None:
-    memory = Memory(DOWN)
-    text = memory.why.text(3_072)
-    memory.decided(3)
-    assert memory.why.text(3_072) is text
-    memory.container = replace(DOWN, since=NOW)
-    assert "what-2" in memory.why.text(3_072)
-
-
 def test_failure_to_explain_leaves_a_culled_container_down() -> None:
     memory, failures = Memory(DOWN), list[Exception]()
     del memory.why._history  # whatever breaks in there
-    assert _body(memory, failures) == (503, "down: 9 server errors in 60 s\ntoken granted, 3 of 10 in use\n")
+    assert _body(memory, failures) == (503, "down: 9 server errors in 60 s\n")
     assert len(failures) == 1

@@ -141,7 +141,7 @@ async def full_story(board: Board) -> None:
         await rig.pings(ErrorReport(1, app_start="boot-2"), ErrorReport(1, app_start="boot-1"))
         await rig.reports(Results(3, 1, load=0.7))
         await rig.advance(1)
-        board.metrics.polled("nomad", "/health", 200)
+        board.metrics.polled("/health", 200)
         board.metrics.refused("local", "size")
         board.metrics.failed(Failure("listener", ValueError()))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import ceil
 from typing import Final
 
@@ -107,13 +106,6 @@ def hold(value: Hold) -> str:
 def lost_hold(lost: Hold) -> str:
     """What a person has to know of a hold that Redis has lost."""
     return f"Redis has lost a hold before its end ({hold(lost)}): set it again if it is still needed"
-
-
-def anonymous_answer(value: Answer) -> Answer:
-    """The answer, and if a hold refused, the hold without what a person wrote: the author's name and the reason."""
-    if isinstance(value, Denied) and value.hold is not None:
-        return replace(value, hold=replace(value.hold, author="a person", reason=""))
-    return value
 
 
 def retired(age_s: float, lifetime_s: float) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from harness.refusals import failures, refusals
@@ -235,10 +233,3 @@ def test_every_answer_to_the_request_for_a_lease_has_a_sentence(answer: Answer, 
 )
 def test_names_beyond_the_most_are_counted(most: int, text: str) -> None:
     assert reasons.names(["a", "b", "c"], most) == text
-
-
-def test_public_answer_hides_who_holds_and_why() -> None:
-    denied = Denied("hold", 0, 10, 5.0, hold=Hold("ada", "look", 100.0))
-    assert reasons.anonymous_answer(denied) == replace(denied, hold=Hold("a person", "", 100.0))
-    for other in (replace(denied, hold=None), Unknown("timeout")):
-        assert reasons.anonymous_answer(other) is other
