@@ -254,7 +254,7 @@ VIOLATIONS = [
     (libraries_stay_in_their_folders, "sidecar.controller.container_controller", "pydantic.Field"),
     (libraries_stay_in_their_folders, "sidecar.app.daemon", "redis.asyncio"),
     (libraries_stay_in_their_folders, "sidecar.server.health", "aiohttp.web"),
-    (distributions_stand_alone, "sidecar.client.lines", "sidecar.core.types"),
+    (distributions_stand_alone, "sidecar.client.reports", "sidecar.core.types"),
     (modules_are_named_for_what_they_hold, "sidecar.store.common.keys", "json"),
     (no_module_is_loose, "sidecar.loop", "json"),
 ]

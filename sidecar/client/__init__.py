@@ -3,12 +3,11 @@
 It uses only the standard library, and is a distribution of its own, ``health-arbiter-client``, with the import name
 ``health_arbiter_client``. An import loads only what is used. ``Cascade`` chooses among the app's replicas.
 
-The address comes from the sidecar's settings in the environment of the app: ``ARBITER_STATSD_SOCKET`` (unix datagrams),
-else ``ARBITER_STATSD_LISTEN`` (UDP). Without either it posts to the sidecar's local listener: ``ARBITER_SOCKET``, else
-``ARBITER_LOCAL_LISTEN``, by default 127.0.0.1:9180 (``off``: not at all). While no sidecar answers, reports wait for 30
-seconds; then they are dropped, which ``stats()`` counts. One line of the logger ``health_arbiter_client`` says so. A
-program of several processes sets ``ARBITER_APP_START`` once, before its first process starts: if each process set its
-own, the app would seem to restart all the time.
+It posts to the local listener of the sidecar, by the sidecar's settings in the environment of the app: to
+``ARBITER_SOCKET``, else to ``ARBITER_LOCAL_LISTEN``, by default 127.0.0.1:9180 (``off``: not at all). While no sidecar
+answers, reports wait for 30 seconds; then they are dropped, which ``stats()`` counts. One line of the logger
+``health_arbiter_client`` says so. A program of several processes sets ``ARBITER_APP_START`` once, before its first
+process starts: if each process set its own, the app would seem to restart all the time.
 """
 
 from __future__ import annotations

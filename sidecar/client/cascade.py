@@ -1,14 +1,14 @@
 """Calls one of several equal nodes, such as an app's replicas, and falls back to the next: ``Cascade``.
 
 After timmc's gist "Success-prioritized, concurrency-limited stochastic fallback cascade". Each run shuffles the nodes
-by the cube of their success rate (``success_rate``, ``weighted_shuffle``), takes a slot at one after the other
-(``adaptive_limit``), and stops at the first answer. Every end of a call is reported to the sidecar at once:
+by the cube of their success rate (``success_rate``), takes a slot at one after the other (``call_slots``), and stops at
+the first answer. Every end of a call is reported to the sidecar at once:
 
 ======================================= ============ =========== ==================================================
 the call                                success rate the limit   the sidecar
 ======================================= ============ =========== ==================================================
 returns, whatever the result            success      success     a result that went well
-takes longer, raises ``TimeoutError``   failure      dropped     an error that was ``recovered``, and a failed result
+takes longer, raises ``TimeoutError``   failure      lost        an error that was ``recovered``, and a failed result
 raises any other ``Exception``          failure      ignored     the same
 is cancelled, or any ``BaseException``  not counted  ignored     nothing
 ======================================= ============ =========== ==================================================
@@ -23,14 +23,14 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from math import inf
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from . import exceptions, messages
-from .adaptive_limit import AdaptiveLimit, Ending
+from .call_slots import CallSlots
 from .exchange import report_exception
 from .reporting import report, results
-from .success_rate import DEFAULT_FLOOR, Floor, SuccessHistory
-from .weighted_shuffle import Random, weighted_shuffle
+from .success_rate import SuccessHistory
 
 Node = TypeVar("Node", bound=Hashable)
 Result = TypeVar("Result")
@@ -51,11 +51,11 @@ class ExhaustedError(Exception):
 
 
 class Figures(NamedTuple):
-    """One node at an instant, for metrics: rate and weight within [0, 1], limit and calls in flight."""
+    """One node at an instant, for metrics."""
 
-    success_rate: float
-    weight: float
-    limit: int
+    success_rate: float  # within [0, 1]
+    weight: float  # within [0, 1]
+    limit: int  # of calls at once
     in_flight: int
 
 
@@ -63,8 +63,7 @@ class Cascade(Generic[Node]):
     """A choice among equal nodes that learns from the ends of the calls. For one event loop of asyncio.
 
     ``nodes`` are names or objects, distinct and at least one (else ValueError). A call that takes longer than
-    ``timeout_s`` seconds is cancelled and gives its slot back. ``limit`` makes the limit of one node; ``floor`` sets
-    how often a node that failed is tried again. ``rng`` is a ``random.Random``, ``clock`` returns monotonic seconds.
+    ``timeout_s`` seconds is cancelled and gives its slot back. ``clock`` returns monotonic seconds.
     """
 
     def __init__(
@@ -72,9 +71,7 @@ class Cascade(Generic[Node]):
         nodes: Iterable[Node],
         *,
         timeout_s: float = TIMEOUT_S,
-        limit: Callable[[], AdaptiveLimit] = AdaptiveLimit,
-        floor: Floor = DEFAULT_FLOOR,
-        rng: Random | None = None,
+        rng: random.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         names = list(nodes)
@@ -83,8 +80,8 @@ class Cascade(Generic[Node]):
         self._timeout_s = timeout_s
         self._rng = rng or random.Random()  # noqa: S311 - spreads load; nobody gains by guessing it
         self._clock = clock
-        self._limits = {node: limit() for node in names}
-        self._histories = {node: SuccessHistory(clock(), floor) for node in names}
+        self._slots = {node: CallSlots() for node in names}
+        self._histories = {node: SuccessHistory(clock()) for node in names}
 
     async def run(self, call: Callable[[Node], Awaitable[Result]]) -> Result:
         """Await ``call(node)`` for one node after the other, each at most once, and return the first result.
@@ -94,53 +91,62 @@ class Cascade(Generic[Node]):
         """
         errors: dict[Node, Exception] = {}
         for node in self.order():
-            in_flight = self._limits[node].acquire()
+            in_flight = self._slots[node].acquire()
             if in_flight is None:
                 continue
             try:
                 return await self._attempt(node, in_flight, call)
             except Exception as error:  # noqa: BLE001 - every error is a reason to try the next node
                 errors[node] = error
-        busy = BusyError(f"no slot is free at any of {len(self._limits)} nodes")
+        busy = BusyError(f"no slot is free at any of {len(self._slots)} nodes")
         failure = ExhaustedError(errors) if errors else busy
         failure.__cause__ = next(reversed(errors.values()), None)
         report_exception(failure)
         raise failure
 
     async def _attempt(self, node: Node, in_flight: int, call: Callable[[Node], Awaitable[Result]]) -> Result:
-        ending = Ending.IGNORED
+        slots = self._slots[node]
         try:
             async with asyncio.timeout(self._timeout_s):
                 result = await call(node)
         except Exception as error:
-            ending = Ending.DROPPED if isinstance(error, TimeoutError) else Ending.IGNORED
-            self._histories[node].record(self._clock(), succeeded=False)
-            _tell_failure(node, error)
+            if isinstance(error, TimeoutError):
+                slots.shrink()
+            self._histories[node].count(self._clock(), 0, 1)
+            _report_failure(node, error)
             raise
         else:
-            ending = Ending.SUCCESS
-            self._histories[node].record(self._clock(), succeeded=True)
+            slots.grow(in_flight)
+            self._histories[node].count(self._clock(), 1, 0)
             results(ok=1)
             return result
         finally:
-            self._limits[node].end(ending, in_flight)
+            slots.release()
 
     def order(self) -> list[Node]:
-        """Return all nodes, shuffled by weight: nodes that succeed tend to come first."""
+        """Return all nodes in a random order, in which nodes that succeed tend to come first.
+
+        A node comes first with the probability weight / sum of weights, the next one likewise among the others, and so
+        on: each node waits for an exponential time of the rate ``weight``, and the shortest wait wins (Efraimidis and
+        Spirakis, "Weighted random sampling with a reservoir", 2006). Nodes without weight come last.
+        """
         now_s = self._clock()
-        weights = {node: history.weight(now_s) for node, history in self._histories.items()}
-        return weighted_shuffle(weights, self._rng)
+        waits = {}
+        for node, history in self._histories.items():
+            weight, wait = history.weight(now_s), self._rng.expovariate(1.0)
+            waits[node] = (wait / weight, wait) if weight else (inf, wait)
+        return sorted(waits, key=waits.__getitem__)
 
     def figures(self) -> dict[Node, Figures]:
         """Return the present figures of every node, in the order of ``nodes``."""
         now_s = self._clock()
         return {
-            node: Figures(history.rate(now_s), history.weight(now_s), limit.limit, limit.in_flight)
-            for (node, history), limit in zip(self._histories.items(), self._limits.values(), strict=True)
+            node: Figures(history.rate(now_s), history.weight(now_s), slots.limit, slots.in_flight)
+            for (node, history), slots in zip(self._histories.items(), self._slots.values(), strict=True)
         }
 
 
-def _tell_failure(node: Hashable, error: Exception) -> None:
+def _report_failure(node: Hashable, error: Exception) -> None:
     kind = exceptions.kind(error)
     fingerprint = exceptions.shortened(f"{kind}@{node}")
     message = messages.message(fingerprint, lambda: f"{node}: {error!r}")

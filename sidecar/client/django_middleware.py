@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.signals import got_request_exception
 
-from .exchange import CURRENT, Exchange, failed_here
+from .exchange import Exchange, failed_here
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponseBase
@@ -37,26 +37,16 @@ class ArbiterDjangoMiddleware:
         """Serve one request."""
         if self._is_async:
             return self._answer_async(request)
-        exchange = Exchange()
-        token = CURRENT.set(exchange)
-        try:
-            return _finished(exchange, self._get_response(request))
-        finally:
-            CURRENT.reset(token)
+        with Exchange() as exchange:
+            response: HttpResponseBase = self._get_response(request)
+            exchange.answered(response.status_code)
+            return response
 
     async def _answer_async(self, request: HttpRequest) -> HttpResponseBase:
-        exchange = Exchange()
-        token = CURRENT.set(exchange)
-        try:
-            return _finished(exchange, await self._get_response(request))
-        finally:
-            CURRENT.reset(token)
-
-
-def _finished(exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
-    exchange.answered(response.status_code)
-    exchange.finished()
-    return response
+        with Exchange() as exchange:
+            response: HttpResponseBase = await self._get_response(request)
+            exchange.answered(response.status_code)
+            return response
 
 
 def _failed(**_: object) -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import _thread
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
-from .lines import StatsdSeries, Sum
-from .local_http import LocalHttp
-from .outlet import Outcome
+from .local_http import LocalHttp, Outcome
+from .reports import MOST, ReportSeries
 
 KEEP_S: Final = 30.0
 """Maximum age of a sum. An older one would count as new errors of an app that may have recovered."""
@@ -26,6 +25,9 @@ IDLE_S: Final = 5.0
 """Time without reports after which the thread ends. The next report starts another one."""
 
 EXIT_S: Final = 0.2
+OBJECTS: Final = 40
+"""Maximum number of objects in one request; its body stays below the 64 KiB that the listener takes."""
+
 KEPT_SERIES: Final = 256
 FOLDED_SERIES: Final = 64
 QUEUE_LIMIT: Final = 10_000
@@ -33,7 +35,7 @@ LOGGER: Final = "health_arbiter_client"
 
 
 class Stats(NamedTuple):
-    """The outcome of all reports: the number of errors, requests, heartbeats and gauges together."""
+    """The outcome of all reports: the number of errors, requests and heartbeats together."""
 
     sent: int
     kept: int
@@ -43,22 +45,28 @@ class Stats(NamedTuple):
 class Increment(NamedTuple):
     """One call."""
 
-    series: StatsdSeries
+    series: ReportSeries
     number: int
     message: str | None = None
 
 
-class Transport(Protocol):
-    """Where the sums go: ``Outlet`` or ``LocalHttp``."""
+class ReportRequest(NamedTuple):
+    """Sums on their way."""
 
-    def packets(self, kept: Mapping[StatsdSeries, Sum]) -> Iterator[tuple[bytes, dict[StatsdSeries, int]]]:
-        """Yield all sums as packets, each with its counts."""
+    path: str
+    body: bytes
+    counts: dict[ReportSeries, int]
 
-    def send(self, packet: bytes, now: float) -> Outcome:
-        """Send one packet. ``now``: seconds on a monotonic clock."""
 
-    def close(self) -> None:
-        """Close the connection; the next packet opens another one."""
+class Sum:
+    """The count of one series that waits, since when, and the last message."""
+
+    __slots__ = ("count", "message", "since")
+
+    def __init__(self, since: float) -> None:
+        self.count = 0
+        self.since = since
+        self.message: str | None = None
 
 
 class Emitter:
@@ -67,19 +75,20 @@ class Emitter:
     The first time that no sidecar is found, and the first time that the answer is not a sidecar's, one line is logged.
     """
 
-    def __init__(self, find: Callable[[], Transport], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, find: Callable[[], LocalHttp], clock: Callable[[], float] = time.monotonic) -> None:
         self._find = find
-        self._transport: Transport | None = None
+        self._http: LocalHttp | None = None
         self._clock = clock
-        self._fault: Outcome | None = None
         self._logged: set[Outcome] = set()
-        self._start_afresh()
+        self.start_afresh()
 
-    def _start_afresh(self) -> None:
+    def start_afresh(self) -> None:
+        """Forget everything: after a fork the sums belong to the parent, and its threads do not exist."""
         self._lock = _thread.allocate_lock()  # for the sums
         self._sending = _thread.allocate_lock()
         self._queue: deque[Increment] = deque()
-        self._kept: dict[StatsdSeries, Sum] = {}
+        self._kept: dict[ReportSeries, Sum] = {}
+        self._gauges: dict[str, float] = {}
         self._has_thread = False
         self._taken = self._sent = self._dropped = 0
 
@@ -94,8 +103,12 @@ class Emitter:
                 self._collect()
             finally:
                 self._lock.release()
-        if not self._has_thread:
-            self._start_thread()
+        self._ensure_thread()
+
+    def take_gauge(self, field: str, value: float) -> None:
+        """Send a present value soon. It is not kept for a sidecar that is away: by then it may be false."""
+        self._gauges[field] = value
+        self._ensure_thread()
 
     def drop(self, count: int) -> None:
         """Count reports that cannot be sent."""
@@ -107,59 +120,42 @@ class Emitter:
         waiting = sum(report.number for report in self._queue.copy())
         return Stats(self._sent, self._taken - self._sent - self._dropped + waiting, self._dropped)
 
-    def use(self, find: Callable[[], Transport]) -> None:
-        """Send by another transport. May wait for a thread that is sending."""
-        with self._sending, self._lock:
-            self._close_transport()
-            self._find, self._transport, self._fault = find, None, None
+    def use(self, find: Callable[[], LocalHttp]) -> None:
+        """Send elsewhere. May wait for a thread that is sending."""
+        with self._sending:
+            self._find, self._http = find, None
             self._logged.clear()
 
     def close(self) -> None:
-        """Send the sums for at most ``EXIT_S`` seconds, and close the transport. For the end of the process."""
+        """Send the sums for at most ``EXIT_S`` seconds. For the end of the process."""
         give_up_at = self._clock() + EXIT_S
-        if isinstance(self._transport, LocalHttp):
-            self._transport.timeout_s = EXIT_S
+        if self._http is not None:
+            self._http.timeout_s = EXIT_S
         if not self._sending.acquire(timeout=EXIT_S):
             return
         try:
             while self._send() is Outcome.FULL and self._clock() < give_up_at:
                 time.sleep(EXIT_S / 50)
-            self._warn()
-            self._close_transport()
-        finally:
-            self._sending.release()
-
-    def after_fork(self) -> None:
-        """Start afresh in the child: the sums and the socket belong to the parent."""
-        self._start_afresh()
-        self._close_transport()
-
-    def flush(self) -> Outcome:
-        """Send all sums. Returns FULL also if another thread is sending."""
-        if not self._sending.acquire(blocking=False):
-            return Outcome.FULL
-        try:
-            return self._send()
         finally:
             self._sending.release()
 
     def _send(self) -> Outcome:
-        """Send all sums, while others add to them."""
-        transport = self._transport = self._transport or self._find()
+        """Send all sums, while others add to them, and return the first outcome that is not SENT."""
+        http = self._http = self._http or self._find()
         with self._lock:
             self._collect()
-            packets = [*transport.packets(self._kept)]
-        for packet, counts in packets:
+            requests = [*self._requests()]
+        outcomes = [Outcome.SENT]
+        for path, body, counts in requests:
             now = self._clock()
-            outcome = transport.send(packet, now)
+            outcomes.append(http.post(path, body, now))
             with self._lock:
-                if not self._is_done(outcome, counts, now):
-                    return outcome
-        return Outcome.SENT
-
-    def _close_transport(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+                self._settle(outcomes[-1], counts, now)
+            if outcomes[-1] not in (Outcome.SENT, Outcome.REFUSED):
+                break
+        worst = next((outcome for outcome in outcomes if outcome is not Outcome.SENT), Outcome.SENT)
+        self._warn(worst, http)
+        return worst
 
     # -- with the lock ------------------------------------------------------------------------------------------
 
@@ -176,7 +172,7 @@ class Emitter:
                 total.count += report.number
                 total.message = report.message or total.message
 
-    def _sum_of(self, series: StatsdSeries, now: float) -> Sum | None:
+    def _sum_of(self, series: ReportSeries, now: float) -> Sum | None:
         total = self._kept.get(series)
         if total is None and len(self._kept) >= KEPT_SERIES and series.folded is not None:
             series = series.folded
@@ -185,39 +181,43 @@ class Emitter:
             total = self._kept[series] = Sum(now)
         return total
 
-    def _is_done(self, outcome: Outcome, counts: dict[StatsdSeries, int], now: float) -> bool:
-        """Note the outcome of a packet; return whether its counts need not be sent again."""
-        if self._fault is not Outcome.REFUSED:
-            self._fault = outcome if outcome in (Outcome.AWAY, Outcome.REFUSED) else None
-        is_done = outcome in (Outcome.SENT, Outcome.REFUSED)
-        if is_done:
-            self._settle(counts, is_sent=outcome is Outcome.SENT)
-        else:
-            self._forget(0.0 if outcome is Outcome.NOWHERE else KEEP_S, now)
-        return is_done
+    def _requests(self) -> Iterator[ReportRequest]:
+        """Yield all sums and gauges as requests: errors are an array, results one object, a heartbeat has no body."""
+        from json import dumps  # noqa: PLC0415 - for a quick import of the app
 
-    def _settle(self, counts: dict[StatsdSeries, int], *, is_sent: bool) -> None:
-        for series, count in counts.items():
-            total = self._kept.get(series)
-            if total is None:
-                continue  # dropped while it was sent
-            if is_sent:
-                self._sent += count
-            else:
-                self._dropped += count
-            total.count -= count
-            if not total.count:
-                del self._kept[series]
+        errors, results, heartbeats = [
+            {series: min(total.count, MOST) for series, total in self._kept.items() if series.path == path}
+            for path in ("/errors", "/results", "/heartbeat")
+        ]
+        for at in range(0, len(errors), OBJECTS):
+            part = dict([*errors.items()][at : at + OBJECTS])
+            objects = [_error(series, count, self._kept[series].message) for series, count in part.items()]
+            yield ReportRequest("/errors", dumps(objects, ensure_ascii=False).encode(errors="replace"), part)
+        gauges = {field: self._gauges.pop(field) for field in [*self._gauges]}
+        if fields := {series.field: count for series, count in results.items()} | gauges:
+            yield ReportRequest("/results", dumps(fields).encode(), results)
+        if heartbeats:
+            yield ReportRequest("/heartbeat", b"", heartbeats)
 
-    def _forget(self, older_than_s: float, now: float) -> None:
-        for series, total in list(self._kept.items()):
-            if now - total.since >= older_than_s or not series.can_wait:
-                self._dropped += total.count
-                del self._kept[series]
+    def _settle(self, outcome: Outcome, counts: dict[ReportSeries, int], now: float) -> None:
+        """Note the outcome of a request: its counts need not be sent again, or all old ones are dropped."""
+        if outcome in (Outcome.SENT, Outcome.REFUSED):
+            for series, count in counts.items():
+                self._kept[series].count -= count
+                if not self._kept[series].count:
+                    del self._kept[series]
+            self._sent += sum(counts.values()) * (outcome is Outcome.SENT)
+            self._dropped += sum(counts.values()) * (outcome is Outcome.REFUSED)
+            return
+        keep_s = 0.0 if outcome is Outcome.NOWHERE else KEEP_S
+        for series in [series for series, total in self._kept.items() if now - total.since >= keep_s]:
+            self._dropped += self._kept.pop(series).count
 
     # -- the thread ---------------------------------------------------------------------------------------------
 
-    def _start_thread(self) -> None:
+    def _ensure_thread(self) -> None:
+        if self._has_thread:
+            return
         self._has_thread = True
         try:
             # threading.Thread.start waits until the new thread runs; this does not.
@@ -228,33 +228,38 @@ class Emitter:
     def _run(self) -> None:
         """Send until there has been nothing to send for ``IDLE_S``.
 
-        It waits by ``time.sleep`` and for locks of ``_thread`` only, which gevent replaces: anything else that waits
-        would stop all greenlets.
+        It waits by ``time.sleep``, for sockets and for locks of ``_thread`` only, which gevent replaces: anything else
+        that waits would stop all greenlets.
         """
         idle_s = 0.0
         while idle_s < IDLE_S:
             with self._sending:
                 self._send()
-                self._warn()
             time.sleep(PACE_S)
-            idle_s = 0.0 if self._queue or self._kept else idle_s + PACE_S
+            idle_s = 0.0 if self._has_work() else idle_s + PACE_S
         self._has_thread = False
-        if self._queue or self._kept:  # reported before the line above, when no other thread seemed necessary
-            self._start_thread()
+        if self._has_work():  # reported before the line above, when no other thread seemed necessary
+            self._ensure_thread()
 
-    def _warn(self) -> None:
+    def _has_work(self) -> bool:
+        return bool(self._queue or self._kept or self._gauges)
+
+    def _warn(self, outcome: Outcome, http: LocalHttp) -> None:
         """Log each fault the first time. A handler of logs may report, too: nothing there waits for this thread."""
-        fault, self._fault = self._fault, None
-        if fault is None or fault in self._logged:
+        if outcome not in (Outcome.AWAY, Outcome.REFUSED) or outcome in self._logged:
             return
-        self._logged.add(fault)
+        self._logged.add(outcome)
+        text = http.refusal
+        if outcome is Outcome.AWAY:
+            text = f"no sidecar answers at {http}: reports wait for at most {KEEP_S:g} s, then they are dropped"
         try:
             import logging  # noqa: PLC0415 - it takes longer than all other imports, and is rarely needed
 
-            where = f"no sidecar answers at {self._transport}"
-            text = f"{where}: reports wait for at most {KEEP_S:g} s, then they are dropped"
-            if fault is Outcome.REFUSED and isinstance(self._transport, LocalHttp):
-                text = self._transport.refusal
             logging.getLogger(LOGGER).warning("%s", text)
         except Exception:  # noqa: BLE001, S110 - a handler of the app that fails must not end this thread
             pass
+
+
+def _error(series: ReportSeries, count: int, message: str | None) -> dict[str, object]:
+    fields: dict[str, object] = {series.field: count, **dict(series.tags)}
+    return fields if message is None else {**fields, "message": message}

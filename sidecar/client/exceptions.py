@@ -10,7 +10,7 @@ from functools import lru_cache
 from types import CodeType, MappingProxyType, TracebackType
 from typing import Any, Final
 
-from .lines import TAG_LIMIT
+from .reports import WORD_LIMIT
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -45,13 +45,13 @@ def kind(error: BaseException) -> str:
         driver = KINDS.get(type(cause).__module__.partition(".")[0])
         if driver is not None:
             return driver
-    return type(error).__name__[:TAG_LIMIT]
+    return type(error).__name__[:WORD_LIMIT]
 
 
 def is_answer(error: BaseException) -> bool:
     """Whether this only sends a status, as Starlette's ``HTTPException`` does, without a failure of a driver."""
     is_http = any(base.__name__ == "HTTPException" for base in type(error).__mro__)
-    return is_http and kind(error) == type(error).__name__[:TAG_LIMIT]
+    return is_http and kind(error) == type(error).__name__[:WORD_LIMIT]
 
 
 def fingerprint(error: BaseException) -> str:
@@ -65,9 +65,9 @@ def fingerprint(error: BaseException) -> str:
 
 def shortened(text: str) -> str:
     """Cut a text to 64 characters, with a checksum so that different texts stay different."""
-    if len(text) <= TAG_LIMIT:
+    if len(text) <= WORD_LIMIT:
         return text
-    return f"{text[: TAG_LIMIT - 9]}~{crc32(text.encode(errors='replace')):08x}"
+    return f"{text[: WORD_LIMIT - 9]}~{crc32(text.encode(errors='replace')):08x}"
 
 
 def is_first_report(error: BaseException) -> bool:

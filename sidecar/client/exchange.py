@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, Self
 
 from . import exceptions, messages
 from .reporting import report, results
@@ -16,16 +16,33 @@ CURRENT: Final[ContextVar[Exchange | None]] = ContextVar("arbiter_exchange", def
 
 
 class Exchange:
-    """Follows one request. ``answered``, ``failed`` and ``noted`` may come any number of times, in any order."""
+    """Follows one request. ``answered``, ``failed`` and ``noted`` may come any number of times, in any order.
 
-    __slots__ = ("_failed", "_finished", "_noted", "_status", "is_reported")
+    As a context manager it is the current request, and an ``Exception`` that leaves it is a failure of the app. Other
+    exceptions end the request from outside: then nothing is reported.
+    """
+
+    __slots__ = ("_failed", "_finished", "_noted", "_status", "_token", "harmless", "has_left", "is_reported")
 
     def __init__(self) -> None:
         self.is_reported = False
+        self.has_left = False  # the client has disconnected, which is no error
+        self.harmless: BaseException | None = None  # this exception is no failure
         self._noted: BaseException | None = None
         self._status = 0
         self._failed = False
         self._finished = False
+
+    def __enter__(self) -> Self:
+        self._token = CURRENT.set(self)
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        CURRENT.reset(self._token)
+        if isinstance(error, Exception):
+            self.failed(error)
+        if error is None or isinstance(error, Exception):
+            self.finished()
 
     def answered(self, status: int) -> None:
         """Note the status that was sent. A later exception is still an error.
@@ -42,6 +59,8 @@ class Exchange:
 
     def failed(self, error: BaseException) -> None:
         """Report an exception that left the app."""
+        if error is self.harmless:
+            return
         self._failed = True
         if self.is_reported:
             exceptions.is_first_report(error)  # the server will log it too
@@ -49,9 +68,9 @@ class Exchange:
             self.is_reported = True
             report_exception(error)
 
-    def finished(self, *, is_disconnect: bool = False) -> None:
-        """Report the result. ``is_disconnect``: the client has disconnected, which is no error."""
-        if self._finished or (is_disconnect and not self._status and not self._failed):
+    def finished(self) -> None:
+        """Report the result, once; none if the client has left before there was one."""
+        if self._finished or (self.has_left and not self._status and not self._failed):
             return
         self._finished = True
         failed = self._failed or not 0 < self._status < SERVER_ERROR

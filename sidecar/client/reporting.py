@@ -9,21 +9,12 @@ from math import inf
 from operator import index
 from typing import Final
 
-from . import lines
-from .emitter import Emitter, Increment, Stats, Transport
-from .lines import MOST
+from .emitter import Emitter, Increment, Stats
 from .local_http import LocalHttp
-from .outlet import Outlet, addresses_of, read_addresses, unreachable
+from .reports import FAILED, HEARTBEAT, MESSAGE_LIMIT, MOST, OK, errors
 
-
-def _transport() -> Transport:
-    """Datagrams where the sidecar's settings name a socket for them, else HTTP."""
-    addresses = addresses_of()
-    return Outlet(addresses) if addresses else LocalHttp()
-
-
-EMITTER: Final = Emitter(_transport)
-os.register_at_fork(after_in_child=EMITTER.after_fork)
+EMITTER: Final = Emitter(LocalHttp.of)
+os.register_at_fork(after_in_child=EMITTER.start_afresh)
 atexit.register(EMITTER.close)
 
 
@@ -40,12 +31,12 @@ def report(
     """Report ``count`` errors. Never blocks, never raises; ``stats`` counts what cannot be sent.
 
     ``level``, ``kind``, ``fingerprint``, ``fatal`` and ``app_start`` are those of ``POST /errors``. The first 200
-    characters of ``message`` are sent, on one line, and only the last message of reports that are added up. Nothing is
-    redacted here. ``app_start`` is by default ``ARBITER_APP_START`` of the environment.
+    characters of ``message`` are sent, and only the last message of reports that are added up. Nothing is redacted
+    here. ``app_start`` is by default ``ARBITER_APP_START`` of the environment.
     """
     try:
-        series = lines.errors(level, kind, fingerprint, app_start or _app_start(), fatal=bool(fatal))
-        EMITTER.take(Increment(series, _checked(count), None if message is None else lines.message_tag(message)))
+        series = errors(level, kind, fingerprint, app_start or _app_start(), fatal=bool(fatal))
+        EMITTER.take(Increment(series, _checked(count), None if message is None else str(message)[:MESSAGE_LIMIT]))
     except Exception:  # noqa: BLE001 - an app that reports an error must not get another one
         EMITTER.drop(1)
 
@@ -58,16 +49,17 @@ def results(ok: int = 0, failed: int = 0, in_flight: int | None = None, load: fl
     minute it counts in place of ``in_flight``. Both are dropped if they cannot be sent now.
     """
     try:
-        gauges = []
+        gauges: dict[str, float] = {}
         if in_flight is not None:
-            gauges.append((lines.IN_FLIGHT, str(min(_checked(in_flight), MOST))))
+            gauges["in_flight"] = min(_checked(in_flight), MOST)
         if load is not None:
-            gauges.append((lines.LOAD, lines.decimal(_checked_load(load))))
-        for series, count in ((lines.OK, _checked(ok)), (lines.FAILED, _checked(failed))):
-            if count:
-                EMITTER.take(Increment(series, count))
-        for series, number in gauges:
-            EMITTER.take(Increment(series, 1, number))
+            gauges["load"] = _checked_load(load)
+        increments = Increment(OK, _checked(ok)), Increment(FAILED, _checked(failed))
+        for increment in increments:
+            if increment.number:
+                EMITTER.take(increment)
+        for field, value in gauges.items():
+            EMITTER.take_gauge(field, value)
     except Exception:  # noqa: BLE001 - as in report
         EMITTER.drop(1)
 
@@ -75,7 +67,7 @@ def results(ok: int = 0, failed: int = 0, in_flight: int | None = None, load: fl
 def heartbeat() -> None:
     """Report that the app is alive."""
     try:
-        EMITTER.take(Increment(lines.HEARTBEAT, 1))
+        EMITTER.take(Increment(HEARTBEAT, 1))
     except Exception:  # noqa: BLE001 - as in report
         EMITTER.drop(1)
 
@@ -86,8 +78,11 @@ def stats() -> Stats:
 
 
 def configure(*, socket: str = "", listen: str = "") -> None:
-    """Send to this unix datagram socket, else to this ``address:port`` of UDP, else nowhere, without the variables."""
-    EMITTER.use(lambda: Outlet(read_addresses(socket, listen) or unreachable(listen)))
+    """Send to this unix socket, else to this ``address:port`` of a local listener, else nowhere: not as the variables.
+
+    The settings are those of the sidecar: ``ARBITER_SOCKET`` and ``ARBITER_LOCAL_LISTEN``.
+    """
+    EMITTER.use(lambda: LocalHttp(socket, listen))
 
 
 def _checked(count: int) -> int:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 BUCKETS: Final = 6
 BUCKET_S: Final = 5.0
@@ -27,41 +26,13 @@ ENOUGH: Final = 10
 """Among fewer calls one failure may be chance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """The least rate and weight of a node whose ring is empty; without it such a node might never be called again.
+LEAST_WEIGHT: Final = 0.01
+"""Weight of a node whose ring is empty, whatever it did before; without it such a node might never be called again.
 
-    ``rate``: the least rate of the sticky bucket; ``weight``: the least weight. ValueError unless both are in [0, 1].
-
-    The gist floors the *rate* at 0.0001 / n for n nodes, and cubes afterwards. Three nodes, two of them well, ten calls
-    a second; how long until the third, well again but unseen, comes first once:
-
-    ======================== ======== ================ ===============
-    floor                    weight   one first try in at 10 calls/s
-    ======================== ======== ================ ===============
-    ``Floor.of_gist(3)``     3.7e-14  5.4e13 calls     171,000 years
-    ``Floor(weight=1e-4/3)`` 3.3e-5   60,000 calls     100 minutes
-    ``Floor()``              0.01     201 calls        20 seconds
-    ======================== ======== ================ ===============
-
-    A floor of 0.01 is cheap: a call that fails fills the ring again, and the floor does not matter for the next 25 to
-    30 seconds. One call that succeeds brings the node back at once, because then its ring holds one success only.
-    """
-
-    rate: float = 0.0
-    weight: float = 0.01
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.rate <= 1 and 0 <= self.weight <= 1):
-            raise ValueError(f"a floor lies between 0 and 1, not {self}")
-
-    @classmethod
-    def of_gist(cls, nodes: int) -> Self:
-        """The floor of the gist, for programs that call each node in other ways as well."""
-        return cls(rate=0.0001 / nodes, weight=0.0)
-
-
-DEFAULT_FLOOR: Final = Floor()
+With three nodes, two of them well, and ten calls a second, the third comes first once in 20 seconds. A call that fails
+fills the ring again, one that succeeds brings the node back at once. The gist floors the *rate*, at 0.0001 / 3, and
+cubes afterwards: with that the third node would wait for 171,000 years.
+"""
 
 
 class CallCounts(NamedTuple):
@@ -84,17 +55,12 @@ class SuccessHistory:
     Each call of a method turns the ring, so nothing has to run in between. A clock that steps back stands still.
     """
 
-    __slots__ = ("_floor", "_period", "_ring", "_sticky")
+    __slots__ = ("_period", "_ring", "_sticky")
 
-    def __init__(self, now_s: float, floor: Floor = DEFAULT_FLOOR) -> None:
-        self._floor = floor
+    def __init__(self, now_s: float) -> None:
         self._period = _period(now_s)
         self._ring = deque([NOTHING] * BUCKETS, maxlen=BUCKETS)  # newest first
         self._sticky = NOTHING
-
-    def record(self, now_s: float, *, succeeded: bool) -> None:
-        """Count a call that ended at ``now_s``."""
-        self.count(now_s, succeeded, not succeeded)
 
     def count(self, now_s: float, succeeded: int, failed: int) -> None:
         """Count calls that ended by ``now_s``."""
@@ -128,21 +94,21 @@ class SuccessHistory:
         self._sticky = NOTHING
 
     def weight(self, now_s: float) -> float:
-        """Weight within [0, 1] for the choice among nodes: the rate cubed, and at least the floor if the ring is empty.
+        """Weight within [0, 1] for the choice among nodes: the rate cubed, and ``LEAST_WEIGHT`` if the ring is empty.
 
         It is 0 while the ring holds only failures: such a node is called when no better one answers.
         """
         recent = self._recent(now_s)
         if recent.finished:
-            return _cube(recent.rate())
-        return max(_cube(self._remembered()), self._floor.weight)
+            return recent.rate() ** 3
+        return max(self._remembered() ** 3, LEAST_WEIGHT)
 
     def _recent(self, now_s: float) -> CallCounts:
         self._turn(now_s)
         return _weighed(self._ring)
 
     def _remembered(self) -> float:
-        return max(self._sticky.rate(), self._floor.rate) if self._sticky.finished else 1.0
+        return self._sticky.rate() if self._sticky.finished else 1.0
 
     def _turn(self, now_s: float) -> None:
         period = _period(now_s)
@@ -164,7 +130,3 @@ def _weighed(newest_first: Iterable[CallCounts]) -> CallCounts:
         finished = finished * NEWER_COUNTS + tally.finished
         succeeded = succeeded * NEWER_COUNTS + tally.succeeded
     return CallCounts(finished, succeeded)
-
-
-def _cube(rate: float) -> float:
-    return rate * rate * rate

@@ -90,4 +90,5 @@ class _Body:
             self._exchange.failed(error)
             raise
         finally:
-            self._exchange.finished(is_disconnect=True)
+            self._exchange.has_left = True  # unless it has read everything, and the request has its result
+            self._exchange.finished()

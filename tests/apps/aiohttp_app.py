@@ -1,15 +1,15 @@
 """A small aiohttp app whose every request needs Redis: python aiohttp_app.py PORT REDIS_PORT.
 
-It reports by datagram (sidecar.client), or by POST to ERRORS_URL, and counts on /metrics for a scrape.
+It reports by datagram to STATSD_PORT, by the client to ARBITER_LOCAL_LISTEN, and counts on /metrics for a scrape.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections import Counter
 
-import aiohttp
 import redis.asyncio
 from aiohttp import web
 from redis.asyncio.retry import Retry
@@ -29,18 +29,18 @@ async def work(_request: web.Request) -> web.Response:
         await client.ping()
     except RedisError:
         status = 500
-        await _tell()
+        _report()
     finally:
         await client.aclose()
     answered[status] += 1
     return web.Response(status=status)
 
 
-async def _tell() -> None:
+def _report() -> None:
     report(kind="redis")
-    if url := os.environ.get("ERRORS_URL"):
-        async with aiohttp.ClientSession() as session, session.post(url, json={"kind": "redis"}) as answer:
-            await answer.read()
+    if port := os.environ.get("STATSD_PORT"):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"errors:1|c|#kind:redis", ("127.0.0.1", int(port)))
 
 
 async def metrics(_request: web.Request) -> web.Response:

@@ -1,71 +1,90 @@
-"""Emitters that end with their test, and the process's own one which sends to a socket of the test."""
+"""A sidecar in memory, to which the functions of ``sidecar.client`` post."""
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from client.statsd_receiver import Receiver, Totals
-from sidecar.client import configure, exceptions
-from sidecar.client.emitter import Emitter
+from sidecar.client import configure, emitter, exceptions
+from sidecar.client.local_http import LocalHttp, Outcome
 from sidecar.client.messages import DUE
-from sidecar.client.outlet import Addresses, Outlet
 from sidecar.client.reporting import EMITTER
+from sidecar.core.types import ErrorReport, Results
+from sidecar.inputs.report_bodies import read_errors, read_results
 
-Clock = Callable[[], float]
-StartEmitter = Callable[..., Emitter]
+Totals = Callable[[], dict[str, int]]
+"""The sums of everything that the client has sent: ``ok``, ``failed``, ``heartbeat``, and errors by level and kind."""
+
+
+def failed(kind: str) -> dict[str, int]:
+    """The totals of one failed request with one error of this kind."""
+    return {"failed": 1, f"server_error {kind}": 1}
+
+
+class Listener(LocalHttp):
+    """Reads what is posted as the sidecar does: it raises at what a sidecar refuses. ``outcome`` is its answer."""
+
+    def __init__(self) -> None:
+        super().__init__("in memory")
+        self.outcome = Outcome.SENT
+        self.errors: list[ErrorReport] = []
+        self.results: list[Results] = []
+        self.heartbeats = 0
+        self.bodies: list[bytes] = []
+
+    def post(self, path: str, body: bytes, now: float) -> Outcome:
+        del now
+        if self.outcome is Outcome.SENT:
+            self.bodies.append(body)
+            if path == "/errors":
+                self.errors += read_errors(body)
+            elif path == "/results":
+                self.results.append(read_results(body))
+            else:
+                assert (path, body) == ("/heartbeat", b"")
+                self.heartbeats += 1
+        return self.outcome
+
+    def totals(self) -> dict[str, int]:
+        totals = Counter({"heartbeat": self.heartbeats})
+        for results in self.results:
+            totals.update(ok=results.ok, failed=results.failed)
+        for error in self.errors:
+            totals[f"{error.level.value} {error.kind}"] += error.errors
+        return {name: count for name, count in totals.items() if count}
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nowhere() -> None:
+def _nowhere() -> None:
     """Keep reports of this process from a sidecar that another test runs at the default address."""
     configure()
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two reports of an exception are the same also on a machine that stops for seconds between them."""
+    """Give a machine that stops for seconds the same results: for two reports of one exception, and for ``close``."""
     monkeypatch.setattr(exceptions, "SAME_S", 3600.0)
+    monkeypatch.setattr(emitter, "EXIT_S", 60.0)
 
 
 @pytest.fixture
-def receiver(run_dir: Path) -> Iterator[Receiver]:
-    """A unix datagram socket."""
-    with Receiver(run_dir / "statsd.sock") as receiver:
-        yield receiver
-
-
-@pytest.fixture
-def udp_receiver() -> Iterator[Receiver]:
-    with Receiver() as receiver:
-        yield receiver
-
-
-@pytest.fixture
-def start_emitter() -> Iterator[StartEmitter]:
-    """Makes an emitter to these addresses; in the end what it still keeps is dropped, which ends its thread."""
-    started: list[Emitter] = []
-
-    def start(addresses: Addresses, clock: Clock | None = None) -> Emitter:
-        emitter = Emitter(lambda: Outlet(addresses), clock or time.monotonic)
-        started.append(emitter)
-        return emitter
-
-    yield start
-    for emitter in started:
-        emitter.use(lambda: Outlet(()))
-        emitter.flush()
-
-
-@pytest.fixture
-def totals(receiver: Receiver) -> Iterator[Totals]:
-    """What the functions of ``sidecar.client`` have sent so far, as sums."""
-    EMITTER.flush()  # what other tests have reported to nowhere
-    configure(socket=str(receiver.path))
+def listener() -> Iterator[Listener]:
+    """What the functions of ``sidecar.client`` post to."""
+    EMITTER.close()  # what other tests have reported to nowhere
+    listener = Listener()
+    EMITTER.use(lambda: listener)
     DUE.clear()
-    yield lambda: receiver.totals_of(EMITTER)
+    yield listener
     configure()
-    EMITTER.flush()
+    EMITTER.close()
+
+
+@pytest.fixture
+def totals(listener: Listener) -> Totals:
+    def totals() -> dict[str, int]:
+        EMITTER.close()
+        return listener.totals()
+
+    return totals

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Iterator
+from itertools import permutations
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.statsd_receiver import Totals, without_places
-from sidecar.client import BusyError, Cascade, ExhaustedError
-from sidecar.client.adaptive_limit import AdaptiveLimit
+from client.conftest import Listener, Totals
+from sidecar.client import BusyError, Cascade, ExhaustedError, call_slots
+from sidecar.client.call_slots import CallSlots
 from sidecar.client.cascade import Figures
 
 UNTOUCHED = Figures(success_rate=1, weight=1, limit=10, in_flight=0)
@@ -45,18 +46,15 @@ class Servers:
         return answer
 
 
-def cascade_of(
-    *nodes: str,
-    clock: Clock | None = None,
-    limit: Callable[[], AdaptiveLimit] = AdaptiveLimit,
-    timeout_s: float = 3600.0,
-) -> Cascade[str]:
+def cascade_of(*nodes: str, clock: Clock | None = None, timeout_s: float = 3600.0) -> Cascade[str]:
     """A cascade over these nodes, or over ``a``, ``b`` and ``c``."""
-    return Cascade(nodes or ("a", "b", "c"), rng=Random(4), clock=clock or Clock(), limit=limit, timeout_s=timeout_s)
+    return Cascade(nodes or ("a", "b", "c"), rng=Random(4), clock=clock or Clock(), timeout_s=timeout_s)
 
 
-def one_at_a_time() -> AdaptiveLimit:
-    return AdaptiveLimit(1, highest=1)
+@pytest.fixture
+def _one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_slots, "FIRST", 1)
+    monkeypatch.setattr(call_slots, "HIGHEST", 1)
 
 
 async def fail(cascade: Cascade[str], *nodes: str) -> None:
@@ -117,6 +115,22 @@ async def test_node_that_fails_is_called_last_until_the_ring_has_forgotten() -> 
     assert cascade.figures()["c"] == Figures(success_rate=0, weight=0.01, limit=10, in_flight=0)
 
 
+async def test_places_fall_by_the_share_of_the_weights() -> None:
+    """By the cube: of a node that fails one call in five the weight is 0.512. One that only fails comes last."""
+    cascade = cascade_of("well", "fails one in five", "fails half", "fails")
+    for node, rates in (("fails one in five", (4, 1)), ("fails half", (1, 1)), ("fails", (0, 1))):
+        cascade._histories[node].count(0.0, *rates)
+    weights = {"well": 1.0, "fails one in five": 0.8**3, "fails half": 0.5**3}
+    draws = 5_000
+    orders = Counter(tuple(cascade.order()) for _ in range(draws))
+    for order in permutations(weights):
+        chance, left = 1.0, dict(weights)
+        for node in order:
+            chance *= left[node] / sum(left.values())
+            del left[node]
+        assert orders[*order, "fails"] / draws == pytest.approx(chance, abs=4 * (chance * (1 - chance) / draws) ** 0.5)
+
+
 async def test_when_every_node_fails_all_are_tried_in_any_order() -> None:
     cascade = cascade_of()
     await fail(cascade, "a", "b", "c")
@@ -131,9 +145,9 @@ def test_nodes_that_are_no_choice_are_refused(nodes: list[str]) -> None:
 
 # -- how the end of a call is counted, and what the sidecar is told -----------------------------------------------
 
-OK = {"requests": 1}
-RECOVERED = "errors|level:recovered,kind:"
-LOST = "errors|level:server_error,kind:ExhaustedError"
+OK = {"ok": 1}
+RECOVERED = "recovered "
+LOST = "server_error ExhaustedError"
 
 ENDS: list[tuple[str, object, float, int, dict[str, int]]] = [
     ("a result", "pong", 1, 11, OK),
@@ -162,18 +176,21 @@ async def test_end_of_a_call_is_counted_and_told(
     except BaseException as error:  # noqa: BLE001 - what is handed in comes out, exit and cancellation too
         result = error
     assert result is answer
-    assert without_places(totals()) == told
+    assert totals() == told
     assert cascade.figures()["a"][::2] == (rate, limit)
     assert cascade.figures()["a"].in_flight == 4
     release.set()
     await asyncio.gather(*waiting)
 
 
-async def test_failure_that_the_next_node_made_good_is_told_as_recovered_with_its_node(totals: Totals) -> None:
+async def test_failure_that_the_next_node_made_good_is_told_as_recovered_with_its_node(
+    totals: Totals, listener: Listener
+) -> None:
     cascade = cascade_of("a", "b")
     for _ in range(10):
         await cascade.run(Servers(a=OSError("gone")))
-    assert totals() == {"requests": 10, "failed": 1, f"{RECOVERED}OSError,fingerprint:OSError@a": 1}
+    assert totals() == {"ok": 10, "failed": 1, "recovered OSError": 1}
+    assert listener.errors[0].fingerprint == "OSError@a"
 
 
 async def test_call_that_hangs_is_cut_and_gives_its_slot_back() -> None:
@@ -199,8 +216,9 @@ async def test_call_is_counted_when_it_ends() -> None:
     assert cascade.figures()["a"] == Figures(success_rate=0, weight=0, limit=10, in_flight=0)
 
 
+@pytest.mark.usefixtures("_one_at_a_time")
 async def test_cancelled_run_gives_its_slot_back_and_calls_no_other_node() -> None:
-    cascade, called = cascade_of(limit=one_at_a_time), Counter[str]()
+    cascade, called = cascade_of(), Counter[str]()
 
     async def call(node: str) -> None:
         called[node] += 1
@@ -233,17 +251,42 @@ async def test_example_of_the_page_falls_back_and_tells_the_sidecar(totals: Tota
     exec(example.partition("```")[0].replace("health_arbiter_client", "sidecar.client"), app)
     assert [await app["cart"]("anna") for _ in range(20)] == [b"apples"] * 20
     told = totals()
-    assert (told["requests"], told["failed"]) == (20, 2)
+    assert (told["ok"], told["failed"]) == (20, 2)
     replicas["replica-1"].answer = None
     assert await app["cart"]("anna") is None
-    assert without_places(totals())["errors|level:server_error,kind:ExhaustedError"] == 1
+    assert totals()["server_error ExhaustedError"] == 1
 
 
 # -- slots ------------------------------------------------------------------------------------------------------
 
+MOVES = [
+    ("half in use grows by one", 10, 5, 11),
+    ("less than half in use proves nothing", 10, 4, 10),
+    ("an odd limit rounds against growth", 9, 4, 9),
+    ("the smallest limit can grow", 1, 1, 2),
+    ("and not beyond the highest", 200, 200, 200),
+    # A lost call shrinks it, whatever was in use.
+    ("a tenth less", 100, None, 90),
+    ("rounded down", 15, None, 13),
+    ("at least one less", 2, None, 1),
+    ("never below one", 1, None, 1),
+]
 
+
+@pytest.mark.parametrize(("before", "in_flight", "after"), [row[1:] for row in MOVES], ids=[row[0] for row in MOVES])
+def test_limit_moves(before: int, in_flight: int | None, after: int) -> None:
+    slots = CallSlots()
+    slots.limit = before
+    if in_flight is None:
+        slots.shrink()
+    else:
+        slots.grow(in_flight)
+    assert slots.limit == after
+
+
+@pytest.mark.usefixtures("_one_at_a_time")
 async def test_nodes_at_their_limit_are_passed_over_and_when_all_are_the_run_fails_at_once(totals: Totals) -> None:
-    cascade, servers = cascade_of("a", "b", limit=one_at_a_time), Servers()
+    cascade, servers = cascade_of("a", "b"), Servers()
     release = asyncio.Event()
     first = asyncio.create_task(cascade.run(lambda _: release.wait()))
     await asyncio.sleep(0)
@@ -254,7 +297,7 @@ async def test_nodes_at_their_limit_are_passed_over_and_when_all_are_the_run_fai
     with pytest.raises(BusyError, match="any of 2 nodes"):
         await cascade.run(servers)
     assert servers.called == [free] * 5
-    assert without_places(totals()) == {"requests": 5, "errors|level:server_error,kind:BusyError": 1}
+    assert totals() == {"ok": 5, "server_error BusyError": 1}
     release.set()
     await asyncio.gather(first, second)
     assert {figures.success_rate for figures in cascade.figures().values()} == {1}, "to be busy is no failure"
@@ -272,7 +315,7 @@ class Mixture:
     """Any number of runs at once, each of them suspended in one call."""
 
     def __init__(self) -> None:
-        self.cascade = cascade_of(limit=lambda: AdaptiveLimit(2, highest=5))
+        self.cascade = cascade_of()
         self.calls: list[tuple[str, asyncio.Future[str]]] = []
         self.runs: set[asyncio.Task[object]] = set()
 
@@ -330,4 +373,51 @@ def test_any_mixture_of_runs_at_once_adds_up(steps: list[tuple[int, str | None]]
             mixture.check()
         await mixture.close()
 
-    asyncio.run(play())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(call_slots, "FIRST", 2)
+        patch.setattr(call_slots, "HIGHEST", 5)
+        asyncio.run(play())
+
+
+# -- a story in virtual time, ten calls a second ------------------------------------------------------------------
+
+
+class Service:
+    """Three nodes, whether ``c`` is dead, and which node was called first at which time."""
+
+    def __init__(self, seed: int) -> None:
+        self.clock = Clock()
+        self.is_dead = False
+        self.firsts: list[tuple[float, str]] = []
+        self._cascade = Cascade(("a", "b", "c"), rng=Random(seed), clock=self.clock)
+
+    async def serve(self, seconds: float) -> None:
+        """Let the calls of that many seconds pass; each of them is answered."""
+        for _ in range(round(seconds * 10)):
+            servers = Servers(c=TimeoutError()) if self.is_dead else Servers()
+            await self._cascade.run(servers)
+            self.firsts.append((self.clock.now_s, servers.called[0]))
+            self.clock.now_s += 0.1
+
+    def share(self, from_s: float, to_s: float) -> float:
+        """The part of the first places that ``c`` had between those times."""
+        firsts = [node for at_s, node in self.firsts if from_s <= at_s < to_s]
+        return firsts.count("c") / len(firsts)
+
+    def tries(self, from_s: float) -> Iterator[float]:
+        return (at_s for at_s, node in self.firsts if node == "c" and at_s >= from_s)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_dead_node_loses_its_share_within_seconds_and_has_it_again_within_minutes(seed: int) -> None:
+    service = Service(seed)
+    await service.serve(60)
+    assert service.share(0, 60) == pytest.approx(1 / 3, abs=0.08)
+    service.is_dead = True
+    await service.serve(120)
+    assert service.share(65, 180) < 0.02
+    service.is_dead = False
+    await service.serve(240)
+    first_s = next(service.tries(180))
+    assert first_s < 180 + 120
+    assert service.share(first_s, first_s + 60) == pytest.approx(1 / 3, abs=0.08)

@@ -3,24 +3,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from client.conftest import StartEmitter
-from client.statsd_receiver import Receiver
+from client.conftest import Listener
 from harness.waiting import wait_for
-from sidecar.client import lines
 from sidecar.client.emitter import FOLDED_SERIES, KEEP_S, KEPT_SERIES, QUEUE_LIMIT, Emitter, Increment, Stats
-from sidecar.client.lines import MOST
-from sidecar.client.outlet import PACKET_LIMIT, RETRY_S, Outcome, Outlet, read_addresses
-
-NAME = "errors|level:server_error"
+from sidecar.client.local_http import Outcome
+from sidecar.client.reports import MOST, OK, errors
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000.0
+    now = 1_000.0
 
     def __call__(self) -> float:
         return self.now
@@ -32,18 +26,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def emitter(receiver: Receiver, start_emitter: StartEmitter, clock: Clock) -> Emitter:
-    """To the unix receiver, on a clock that stands still, and without the thread that would send by itself."""
-    return _by_hand(start_emitter(read_addresses(str(receiver.path)), clock))
-
-
-def _by_hand(emitter: Emitter) -> Emitter:
+def emitter(listener: Listener, clock: Clock) -> Emitter:
+    """On a clock that stands still, and without the thread that would send by itself: ``close`` sends."""
+    emitter = Emitter(lambda: listener, clock)
     emitter._has_thread = True
     return emitter
 
 
-def _error(count: int = 1, *, kind: str | None = None, message: str | None = None) -> Increment:
-    return Increment(lines.errors("server_error", kind, None, None), count, message)
+def _error(count: int = 1, *, kind: str = "redis", message: str | None = None, app_start: str = "") -> Increment:
+    return Increment(errors("server_error", kind, None, app_start), count, message)
 
 
 def _repeat(times: int, act: Callable[[], object]) -> None:
@@ -51,80 +42,65 @@ def _repeat(times: int, act: Callable[[], object]) -> None:
         act()
 
 
-# -- one sum ----------------------------------------------------------------------------------------------------
+# -- sums -------------------------------------------------------------------------------------------------------
 
 
-def test_reports_leave_by_themselves_again_and_again(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = start_emitter(read_addresses(str(receiver.path)))
-    for number in range(1, 4):
-        emitter.take(_error(2, kind="redis"))
-        assert wait_for(
-            lambda count=2 * number: receiver.totals() == {f"{NAME},kind:redis": count},  # type: ignore[misc]
-            timeout_s=60,
-            what="the report has arrived",
-        )
-    wait_for(lambda: emitter.stats() == Stats(sent=6, kept=0, dropped=0), timeout_s=60, what="it is counted")
-
-
-def test_thread_ends_without_reports_and_the_next_report_starts_another(
-    receiver: Receiver, start_emitter: StartEmitter, monkeypatch: pytest.MonkeyPatch
+def test_reports_leave_by_themselves_also_after_the_thread_has_ended(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sidecar.client.emitter.IDLE_S", 0.1)
-    emitter = start_emitter(read_addresses(str(receiver.path)))
+    emitter = Emitter(lambda: listener)
     for number in range(1, 4):
-        emitter.take(_error())
+        emitter.take(_error(2))
         wait_for(lambda: not emitter._has_thread, timeout_s=60, what="the thread has ended")
-        assert receiver.totals() == {NAME: number}
+        assert listener.totals() == {"server_error redis": 2 * number}
+        assert emitter.stats() == Stats(sent=2 * number, kept=0, dropped=0)
 
 
-def test_equal_reports_are_one_line_with_the_last_message(receiver: Receiver, emitter: Emitter) -> None:
-    emitter.take(_error(message="first"))
-    emitter.take(_error(message="last"))
-    emitter.take(_error())
-    emitter.take(Increment(lines.OK, 10))
-    emitter.flush()
-    assert receiver.read() == [b"errors:3|c|#level:server_error,message:last", b"requests:10|c"]
+def test_equal_reports_are_one_object_with_the_last_message(listener: Listener, emitter: Emitter) -> None:
+    for increment in (_error(message="first"), _error(message="last"), _error(), Increment(OK, 10)):
+        emitter.take(increment)
+    emitter.close()
+    assert [(error.errors, error.message) for error in listener.errors] == [(3, "last")]
+    assert listener.totals()["ok"] == 10
     assert emitter.stats() == Stats(sent=13, kept=0, dropped=0)
 
 
-def test_sum_larger_than_a_line_takes_leaves_in_pieces(receiver: Receiver, emitter: Emitter) -> None:
+def test_sum_larger_than_the_listener_takes_leaves_in_pieces(listener: Listener, emitter: Emitter) -> None:
     emitter.take(_error(2 * MOST + 5))
-    _repeat(3, emitter.flush)
-    assert [int(line.split(b":")[1].split(b"|")[0]) for line in receiver.read()] == [MOST, MOST, 5]
+    _repeat(3, emitter.close)
+    assert [error.errors for error in listener.errors] == [MOST, MOST, 5]
 
 
-def test_announcement_of_nothing_is_a_report(receiver: Receiver, emitter: Emitter) -> None:
-    emitter.take(Increment(lines.errors("server_error", None, None, "7"), 0))
-    assert receiver.totals_of(emitter) == {f"{NAME},app_start:7": 0}
+def test_announcement_of_a_start_without_errors_is_sent(listener: Listener, emitter: Emitter) -> None:
+    emitter.take(_error(0, app_start="7"))
+    emitter.close()
+    assert [(error.errors, error.app_start) for error in listener.errors] == [(0, "7")]
     assert not emitter._kept
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------
 
 
-def test_kinds_beyond_the_bound_are_counted_as_other(receiver: Receiver, emitter: Emitter) -> None:
+def test_kinds_beyond_the_bound_are_counted_as_other_in_small_requests(listener: Listener, emitter: Emitter) -> None:
     for number in range(1_000):
-        emitter.take(_error(kind=f"kind{number}"))
+        emitter.take(_error(kind=f"{number:064}", message="\U0001f600" * 200))
     assert len(emitter._kept) <= KEPT_SERIES + FOLDED_SERIES
-    totals = receiver.totals_of(emitter)
+    emitter.close()
+    totals = listener.totals()
     assert sum(totals.values()) == 1_000
-    assert totals[f"{NAME},kind:other"] > 500
+    assert totals["server_error other"] > 500
+    assert max(map(len, listener.bodies)) < 60_000
 
 
-def test_incarnations_without_bound_are_dropped_and_counted(receiver: Receiver, emitter: Emitter) -> None:
+def test_incarnations_without_bound_are_dropped_and_counted(listener: Listener, emitter: Emitter) -> None:
     for start in range(1_000):
-        emitter.take(Increment(lines.errors("server_error", None, None, str(start)), 1))
+        emitter.take(_error(app_start=str(start)))
     sent, kept, dropped = emitter.stats()
     assert kept <= KEPT_SERIES + FOLDED_SERIES
     assert sent + kept + dropped == 1_000
-    assert sum(receiver.totals_of(emitter).values()) == sent + kept
-
-
-def test_packets_stay_small(receiver: Receiver, emitter: Emitter) -> None:
-    for number in range(200):
-        emitter.take(_error(kind="k" * 60 + str(number), message="m" * 200))
-    assert sum(receiver.totals_of(emitter).values()) == 200
-    assert max(map(len, receiver.packets)) <= PACKET_LIMIT
+    emitter.close()
+    assert sum(listener.totals().values()) == sent + kept
 
 
 def test_queue_behind_a_thread_that_hangs_is_bounded_and_its_caller_does_not_wait(emitter: Emitter) -> None:
@@ -136,118 +112,109 @@ def test_queue_behind_a_thread_that_hangs_is_bounded_and_its_caller_does_not_wai
 # -- a sidecar that is away -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_udp", [False, True], ids=["unix", "UDP"])
-def test_counts_wait_for_a_sidecar_that_restarts(
-    run_dir: Path, start_emitter: StartEmitter, clock: Clock, *, is_udp: bool
+@pytest.mark.parametrize("outcome", [Outcome.AWAY, Outcome.FULL])
+def test_counts_wait_for_the_sidecar_and_gauges_do_not(
+    outcome: Outcome, listener: Listener, emitter: Emitter, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = Receiver() if is_udp else Receiver(run_dir / "statsd.sock")
-    port = first.port if is_udp else 0
-    emitter = _by_hand(
-        start_emitter(read_addresses("", first.listen) if is_udp else read_addresses(str(first.path)), clock)
-    )
-    emitter.take(_error())
-    assert first.totals_of(emitter) == {NAME: 1}
-    first.close()
-    _repeat(50, lambda: emitter.take(_error()))
-    emitter.flush()
-    assert emitter.stats() == Stats(sent=1, kept=50, dropped=0)
-    with Receiver(first.path, port) as second:
-        clock.now += RETRY_S
-        assert second.totals_of(emitter) == {NAME: 50}
-
-
-def test_gauge_is_not_kept_for_a_sidecar_that_is_away(receiver: Receiver, emitter: Emitter, clock: Clock) -> None:
-    """By the time it is heard, requests may have come."""
-    receiver.close()
-    emitter.take(Increment(lines.OK, 2))
-    emitter.take(Increment(lines.IN_FLIGHT, 1, "0"))
-    emitter.flush()
-    assert emitter.stats() == Stats(sent=0, kept=2, dropped=1)
-    clock.now += RETRY_S
-    with Receiver(receiver.path) as new:
-        emitter.flush()
-        assert new.read() == [b"requests:2|c"]
-
-
-def test_old_counts_are_dropped_and_counted(run_dir: Path, start_emitter: StartEmitter, clock: Clock) -> None:
-    emitter = _by_hand(start_emitter(read_addresses(str(run_dir / "statsd.sock")), clock))
+    monkeypatch.setattr("sidecar.client.emitter.EXIT_S", 0.0)
+    listener.outcome = outcome
     emitter.take(_error(50))
+    emitter.take_gauge("in_flight", 7)
+    emitter.close()
     clock.now += KEEP_S
-    emitter.take(_error(kind="fresh"))
-    emitter.flush()
-    assert emitter.stats() == Stats(sent=0, kept=1, dropped=50)
+    emitter.take(_error(3, kind="fresh"))
+    assert emitter.stats() == Stats(sent=0, kept=53, dropped=0)
+    emitter.close()
+    assert emitter.stats() == Stats(sent=0, kept=3, dropped=50)
+    listener.outcome = Outcome.SENT
+    emitter.take(Increment(OK, 2))
+    emitter.close()
+    assert listener.totals() == {"server_error fresh": 3, "ok": 2}
+    assert listener.results[0].in_flight is None, "requests may have come meanwhile"
 
 
-def test_without_a_place_everything_is_dropped_and_counted(start_emitter: StartEmitter) -> None:
-    emitter = _by_hand(start_emitter(()))
-    _repeat(3, lambda: emitter.take(_error(2)))
-    emitter.flush()
+@pytest.mark.parametrize("outcome", [Outcome.NOWHERE, Outcome.REFUSED])
+def test_without_a_sidecar_everything_is_dropped_and_counted(
+    outcome: Outcome, listener: Listener, emitter: Emitter
+) -> None:
+    listener.outcome = outcome
+    emitter.take(_error(2))
+    emitter.take(Increment(OK, 4))
+    emitter.close()
     assert emitter.stats() == Stats(sent=0, kept=0, dropped=6)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (Outcome.AWAY, "no sidecar answers at in memory: reports wait for at most 30 s, then they are dropped"),
+        (Outcome.REFUSED, "127.0.0.1:9181 answers 400"),
+    ],
+)
+def test_each_fault_is_said_once_in_the_log(
+    outcome: Outcome, said: str, listener: Listener, emitter: Emitter, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener.refusal = "127.0.0.1:9181 answers 400"
+    for answer in (outcome, Outcome.SENT, outcome):
+        listener.outcome = answer
+        emitter.take(_error())
+        emitter.take(Increment(OK, 1))
+        emitter.close()
+    assert caplog.messages == [said]
+    emitter.use(lambda: listener)
+    emitter.take(_error())
+    emitter.close()
+    assert caplog.messages == [said] * 2, "of another sidecar it is said again"
 
 
 # -- threads, signals, forks, the end ---------------------------------------------------------------------------
 
 
-def test_threads_lose_and_double_nothing(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = start_emitter(read_addresses(str(receiver.path)))
+def test_threads_lose_and_double_nothing(listener: Listener) -> None:
+    emitter = Emitter(lambda: listener)
     threads = [threading.Thread(target=_repeat, args=(500, lambda: emitter.take(_error()))) for _ in range(8)]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):
-        receiver.read()
-    assert receiver.totals_of(emitter) == {NAME: 4_000}
+    for thread in threads:
+        thread.join(60)
+    emitter.close()
+    assert listener.totals() == {"server_error redis": 4_000}
     assert emitter.stats() == Stats(sent=4_000, kept=0, dropped=0)
 
 
-class Interrupted(Outlet):
-    """A signal arrives in the middle of every packet, and its handler reports, too."""
+def test_signal_handler_may_report_while_its_thread_sends(
+    listener: Listener, emitter: Emitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = listener.post
 
-    emitter: Emitter
-    signals = 3
+    def interrupted(path: str, body: bytes, now: float) -> Outcome:
+        emitter.take(_error(kind="signal"))
+        return post(path, body, now)
 
-    def send(self, packet: bytes, now: float) -> Outcome:
-        if self.signals:
-            self.signals -= 1
-            self.emitter.take(_error(kind="signal"))
-        return super().send(packet, now)
-
-
-def test_signal_handler_may_report_while_its_thread_does(receiver: Receiver, emitter: Emitter) -> None:
-    outlet = Interrupted(read_addresses(str(receiver.path)))
-    outlet.emitter = emitter
-    emitter.use(lambda: outlet)
+    monkeypatch.setattr(listener, "post", interrupted)
     emitter.take(_error(kind="call"))
-    _repeat(4, emitter.flush)
-    assert receiver.totals() == {f"{NAME},kind:call": 1, f"{NAME},kind:signal": 3}
-
-
-def test_closing_sends_the_sums(receiver: Receiver, emitter: Emitter) -> None:
-    _repeat(100, lambda: emitter.take(_error()))
     emitter.close()
-    assert receiver.totals() == {NAME: 100}
+    monkeypatch.setattr(listener, "post", post)
+    emitter.close()
+    assert listener.totals() == {"server_error call": 1, "server_error signal": 1}
 
 
-def test_closing_does_not_wait_long_for_a_sidecar_that_hangs(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = _by_hand(start_emitter(read_addresses(str(receiver.path))))
-    for number in range(100):
-        emitter.take(_error(kind=f"{number}", message="m" * 200))
-    closing = threading.Thread(target=emitter.close)
-    closing.start()
-    closing.join(60)
-    assert not closing.is_alive()
-    assert emitter.stats().kept > 0
+def test_closing_does_not_wait_for_a_thread_that_hangs(emitter: Emitter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.client.emitter.EXIT_S", 0.01)
+    emitter.take(_error())
+    with emitter._sending:
+        emitter.close()
+    assert emitter.stats() == Stats(sent=0, kept=1, dropped=0)
 
 
-def test_child_after_a_fork_begins_with_nothing_and_reports(receiver: Receiver, start_emitter: StartEmitter) -> None:
-    emitter = start_emitter(read_addresses(str(receiver.path)))
+def test_child_after_a_fork_begins_with_nothing_and_reports(listener: Listener, emitter: Emitter) -> None:
     emitter.take(_error(kind="parent"))
-    wait_for(lambda: emitter.stats().sent, timeout_s=60, what="the parent has sent")
     with emitter._lock, emitter._sending:
         child = os.fork()
         if not child:
-            emitter.after_fork()
+            emitter.start_afresh()
             emitter.take(_error(kind="child"))
             emitter.close()
-            os._exit(0)
+            os._exit(0 if listener.totals() == {"server_error child": 1} else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert receiver.totals() == {f"{NAME},kind:parent": 1, f"{NAME},kind:child": 1}
+    assert emitter.stats() == Stats(sent=0, kept=1, dropped=0)

@@ -2,17 +2,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from client.statsd_receiver import Receiver, Totals
+from client.conftest import Listener, Totals
 from sidecar.client import ArbiterHandler, report_exception
+from sidecar.client.exceptions import shortened
 from sidecar.client.exchange import CURRENT, Exchange
-
-HERE = __name__
-PACKAGE = HERE.partition(".")[0]
 
 
 @pytest.fixture
@@ -23,8 +19,9 @@ def logger() -> logging.Logger:
     return logger
 
 
-def _line(function: Callable[..., object], offset: int) -> int:
-    return function.__code__.co_firstlineno + offset
+def _driver_error(text: str) -> Exception:
+    error: Exception = type("ConnectionError", (Exception,), {"__module__": "redis.exceptions"})(text)
+    return error
 
 
 def _fail(logger: logging.Logger, error: Exception, text: str = "no cart") -> None:
@@ -35,58 +32,48 @@ def _fail(logger: logging.Logger, error: Exception, text: str = "no cart") -> No
 
 
 @pytest.mark.parametrize(
-    ("level", "sidecar_level"),
+    ("levels", "level", "sidecar_level"),
     [
-        (logging.CRITICAL, "server_error"),
-        (logging.ERROR, "server_error"),
-        (35, "investigation"),
-        (logging.WARNING, "investigation"),
-        (logging.INFO, None),
-        (logging.DEBUG, None),
+        ({}, logging.CRITICAL, "server_error"),
+        ({}, logging.ERROR, "server_error"),
+        ({}, 35, "investigation"),
+        ({}, logging.WARNING, "investigation"),
+        ({}, logging.INFO, None),
+        ({logging.ERROR: "investigation", logging.CRITICAL: "server_error"}, logging.CRITICAL, "server_error"),
+        ({logging.ERROR: "investigation", logging.CRITICAL: "server_error"}, logging.ERROR, "investigation"),
+        ({logging.ERROR: "investigation", logging.CRITICAL: "server_error"}, logging.WARNING, None),
     ],
 )
 def test_level_of_the_log_becomes_a_level_of_the_sidecar(
-    level: int, sidecar_level: str | None, logger: logging.Logger, totals: Totals
+    levels: dict[int, str], level: int, sidecar_level: str | None, totals: Totals, listener: Listener
 ) -> None:
-    logger.log(level, "oops")
-    levels = {tag for line in totals() for tag in line.partition("|")[2].split(",")}
-    assert f"level:{sidecar_level}" in levels if sidecar_level else not levels
-    assert "fatal:true" not in levels
-
-
-def test_levels_can_be_chosen(totals: Totals) -> None:
     logger = logging.Logger("shop")  # noqa: LOG001 - not one that stays
-    logger.addHandler(ArbiterHandler(levels={logging.ERROR: "investigation", logging.CRITICAL: "server_error"}))
-    for level in (logging.WARNING, logging.ERROR, logging.CRITICAL):
-        logger.log(level, "oops")
-    assert sorted(line.split(",")[0] for line in totals()) == [
-        "errors|level:investigation",
-        "errors|level:server_error",
-    ]
-
-
-def test_exception_gives_kind_and_fingerprint(logger: logging.Logger, totals: Totals) -> None:
-    error = type("ConnectionError", (Exception,), {"__module__": "redis.exceptions"})("refused")
-    _fail(logger, error)
-    (line,) = totals()
-    assert line.startswith("errors|level:server_error,kind:redis,fingerprint:ConnectionError@")
-    assert f":_fail:{_line(_fail, 2)}" in line
-
-
-def test_record_without_exception_is_known_by_logger_and_place(logger: logging.Logger, totals: Totals) -> None:
-    logger.error("no stock of %s", "tea")
-    here = _line(test_record_without_exception_is_known_by_logger_and_place, 1)
-    place = "log@shop.cart:test_record_without_exception_is_known_by_logger_and_place"
-    (line,) = totals()
-    assert line.startswith("errors|level:server_error,kind:log,fingerprint:log@shop.cart:test_record")
-    assert len(f"{place}:{here}") > 64  # and so it ends in a checksum
-    assert "~" in line
-
-
-def test_message_is_redacted(logger: logging.Logger, totals: Totals, receiver: Receiver) -> None:
-    _fail(logger, ValueError("bob@example.org"), "password=hunter2")
+    logger.addHandler(ArbiterHandler(levels=levels) if levels else ArbiterHandler())
+    logger.log(level, "oops")
     totals()
-    assert receiver.read()[0].endswith(b",message:password=*** ValueError: ***")
+    assert [(error.level, error.fatal) for error in listener.errors] == [(sidecar_level, False)] * bool(sidecar_level)
+
+
+def test_exception_gives_kind_fingerprint_and_redacted_message(
+    logger: logging.Logger, totals: Totals, listener: Listener
+) -> None:
+    _fail(logger, _driver_error("bob@example.org"), "password=hunter2")
+    assert totals() == {"server_error redis": 1}
+    (error,) = listener.errors
+    assert error.message == "password=*** ConnectionError: ***"
+    line = _fail.__code__.co_firstlineno + 2
+    assert error.fingerprint == shortened(f"ConnectionError@{__name__}:_fail:{line}")
+
+
+def test_record_without_exception_is_known_by_logger_and_place(
+    logger: logging.Logger, totals: Totals, listener: Listener
+) -> None:
+    logger.error("no stock of %s", "tea")
+    logging.Logger.error(logger, "gone", exc_info=(None, None, None))
+    assert totals() == {"server_error log": 2}
+    place = test_record_without_exception_is_known_by_logger_and_place.__code__
+    expected = f"log@shop.cart:{place.co_name}:{place.co_firstlineno + 3}"
+    assert listener.errors[0].fingerprint == shortened(expected)
 
 
 def test_exception_that_is_logged_twice_is_one_error(logger: logging.Logger, totals: Totals) -> None:
@@ -125,8 +112,7 @@ def test_record_that_cannot_be_formatted_counts_and_makes_no_noise(
     arguments: tuple[object, ...], logger: logging.Logger, totals: Totals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     logger.error(*arguments)
-    (line,) = totals()
-    assert line.startswith("errors|level:server_error,kind:log,fingerprint:log@shop.cart:test_record")
+    assert totals() == {"server_error log": 1}
     assert capfd.readouterr() == ("", "")
 
 
@@ -137,13 +123,7 @@ def test_exception_that_breaks_the_report_counts_all_the_same(logger: logging.Lo
             raise RuntimeError("no cause")
 
     _fail(logger, HostileError())
-    assert totals() == {"errors|level:server_error,kind:log": 1}
-
-
-@pytest.mark.parametrize("exc_info", [True, (None, None, None)], ids=["outside of except", "empty"])
-def test_exc_info_without_an_exception_is_a_plain_record(exc_info: Any, logger: logging.Logger, totals: Totals) -> None:
-    logger.error("oops", exc_info=exc_info)
-    assert [line.split(",")[1] for line in totals()] == ["kind:log"]
+    assert totals() == {"server_error log": 1}
 
 
 def test_thread_that_logs_waits_for_no_other(logger: logging.Logger, totals: Totals) -> None:

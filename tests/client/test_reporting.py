@@ -6,15 +6,20 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from client.statsd_receiver import Receiver, Totals
+from client.conftest import Listener, Totals
 from harness.ports import free_port
-from harness.waiting import wait_for
 from sidecar.client import heartbeat, report, results, stats
+from sidecar.core.types import ErrorLevel, ErrorReport, Results
+from sidecar.inputs.report_bodies import read_errors
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,58 +47,49 @@ def _run(code: str, **environ: str) -> str:
     return _output(_start(code, **environ))
 
 
-def _run_beside(receiver: Receiver, code: str) -> str:
-    """The same while the receiver is read, for which the program's end waits longer than for a sidecar."""
-    patient = f"from sidecar.client import emitter\nemitter.EXIT_S = 10.0\n{code}"
-    program = _start(patient, ARBITER_STATSD_SOCKET=str(receiver.path))
-    wait_for(lambda: receiver.read() and program.poll() is not None, timeout_s=60, what="the program ends")
-    return _output(program)
+PATIENT = "from sidecar.client import emitter, local_http; emitter.EXIT_S = local_http.TIMEOUT_S = 60.0\n"
+"""The end of the program waits longer than for a sidecar."""
 
 
-def test_report_sends_everything(totals: Totals, receiver: Receiver) -> None:
+def test_report_sends_everything(totals: Totals, listener: Listener) -> None:
     report()
-    report(3, level="client_error", kind="redis", message="a, b", fingerprint="f", fatal=True, app_start="7")
+    report(3, level="client_error", kind="redis", message="a, b" * 99, fingerprint="f", fatal=True, app_start="7")
     heartbeat()
     results(ok=4, failed=1)
     results()
-    assert totals() == {
-        "errors|level:server_error": 1,
-        "errors|level:client_error,kind:redis,fingerprint:f,fatal:true,app_start:7": 3,
-        "heartbeat": 1,
-        "requests": 4,
-        "failed": 1,
-    }
-    assert any(line.endswith(b",message:a; b") for line in receiver.read())
+    totals()
+    assert listener.errors == [
+        ErrorReport(1),
+        ErrorReport(3, ErrorLevel.CLIENT_ERROR, "redis", ("a, b" * 99)[:200], "f", fatal=True, app_start="7"),
+    ]
+    assert listener.results == [Results(4, 1)]
+    assert listener.heartbeats == 1
 
 
 @pytest.mark.parametrize(
-    ("given", "line"),
-    [(0, b"in_flight:0|g"), (7, b"in_flight:7|g"), (True, b"in_flight:1|g"), (10**9, b"in_flight:1000000|g")],
-    ids=["none", "some", "a bool", "more than a line holds"],
+    ("given", "sent"),
+    [
+        ({"ok": 2}, Results(2)),
+        ({"ok": 2, "in_flight": 0}, Results(2, 0, 0)),
+        ({"in_flight": 7}, Results(0, 0, 7)),
+        ({"in_flight": 10**9}, Results(0, 0, 1_000_000)),
+        ({"ok": 2, "in_flight": 4, "load": 0.7}, Results(2, 0, 4, 0.7)),
+        ({"load": 1e300}, Results(0, 0, None, 1e300)),
+    ],
+    ids=["none", "idle", "some", "more than the listener takes", "load", "great load"],
 )
-def test_results_send_the_requests_in_flight(given: int, line: bytes, totals: Totals, receiver: Receiver) -> None:
-    results(ok=2, in_flight=given)
+def test_results_send_the_requests_in_flight_and_the_load(
+    given: dict[str, Any], sent: Results, totals: Totals, listener: Listener
+) -> None:
+    results(**given)
     totals()
-    assert receiver.read() == [b"requests:2|c", line]
+    assert listener.results == [sent]
 
 
-@pytest.mark.parametrize(
-    ("given", "line"),
-    [(0, b"load:0|g"), (0.7, b"load:0.7|g"), (3, b"load:3|g"), (1e300, b"load:1e+15|g"), (1e-300, b"load:0|g")],
-    ids=["none", "a part", "a whole number", "more than a line holds", "less than a line holds"],
-)
-def test_results_send_the_load(given: float, line: bytes, totals: Totals, receiver: Receiver) -> None:
-    results(ok=2, in_flight=4, load=given)
+def test_message_that_is_not_unicode_is_still_sent(totals: Totals, listener: Listener) -> None:
+    report(kind="odd", message="\ud800\u20ac")
     totals()
-    assert receiver.read() == [b"requests:2|c", b"in_flight:4|g", line]
-
-
-@pytest.mark.parametrize("load", [-1, -0.1, float("nan"), float("inf"), "0.5", [], 10**400, 1j])
-def test_load_that_is_none_is_dropped_and_raises_nothing(load: float, totals: Totals) -> None:
-    dropped = stats().dropped
-    results(ok=1, load=load)
-    assert totals() == {}
-    assert stats().dropped == dropped + 1
+    assert [error.message for error in listener.errors] == ["?\u20ac"]
 
 
 class Hostile:
@@ -133,8 +129,12 @@ def test_report_that_cannot_be_sent_is_counted_and_raises_nothing(given: dict[st
 
 @pytest.mark.parametrize(
     "given",
-    [(-1, 0), (0, -1), ("1", 0), (0, None), (1, 0, -1), (1, 0, 0.5), (1, 0, "2"), (1, 0, Hostile())],
-    ids=range(8),
+    [
+        *((-1, 0), (0, -1), ("1", 0), (0, None), (1, 0, -1), (1, 0, 0.5), (1, 0, "2"), (1, 0, Hostile())),
+        *((1, 0, 0, -0.1), (1, 0, 0, float("nan")), (1, 0, 0, float("inf")), (1, 0, 0, "0.5")),
+        *((1, 0, 0, []), (1, 0, 0, 10**400), (1, 0, 0, 1j)),
+    ],
+    ids=range(15),
 )
 def test_results_that_cannot_be_sent_are_counted_and_raise_nothing(given: tuple[Any, ...], totals: Totals) -> None:
     before = stats().dropped
@@ -143,63 +143,68 @@ def test_results_that_cannot_be_sent_are_counted_and_raise_nothing(given: tuple[
     assert totals() == {}
 
 
-def test_environment_names_the_socket_and_the_incarnation(receiver: Receiver) -> None:
-    _run("report(2)\nreport(app_start='mine')", ARBITER_STATSD_SOCKET=str(receiver.path), ARBITER_APP_START="7")
-    assert receiver.totals() == {
-        "errors|level:server_error,app_start:7": 2,
-        "errors|level:server_error,app_start:mine": 1,
-    }
+# -- processes of their own, which post to a listener -----------------------------------------------------------------
 
 
-def test_environment_is_read_at_the_first_report(udp_receiver: Receiver) -> None:
-    _run(f"os.environ['ARBITER_STATSD_LISTEN'] = '{udp_receiver.listen}'\nreport()")
-    assert udp_receiver.totals() == {"errors|level:server_error": 1}
+@pytest.fixture
+def posted() -> Iterator[tuple[str, Counter[str]]]:
+    """The address of a listener, and its errors by kind and start."""
+    errors: Counter[str] = Counter()
+
+    class Taker(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            for error in read_errors(self.rfile.read(int(self.headers["Content-Length"]))):
+                errors[f"{error.kind} {error.app_start or ''}".strip()] += error.errors
+            self.send_response(202)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Taker) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}", errors
+        server.shutdown()
+        thread.join()
 
 
-THOUSAND = """
-from sidecar.client import emitter, reporting
-emitter.EXIT_S = 10.0
-for _ in range(1000): report()
-reporting.EMITTER.close()
-print(json.dumps(stats()))
-"""
+Posted = tuple[str, Counter[str]]
+
+
+def test_environment_is_read_at_the_first_report(posted: Posted) -> None:
+    address, errors = posted
+    code = f"os.environ['ARBITER_LOCAL_LISTEN'] = '{address}'\nreport(2)\nreport(app_start='mine')"
+    _run(code, ARBITER_APP_START="7")
+    assert errors == {"unknown 7": 2, "unknown mine": 1}
 
 
 @pytest.mark.parametrize(
-    ("environ", "stats", "log"),
+    ("listen", "configured", "stats", "log"),
     [
-        ({"ARBITER_LOCAL_LISTEN": "off"}, [0, 0, 1000], ""),
-        (
-            {"ARBITER_LOCAL_LISTEN": "ADDRESS"},
-            [0, 1000, 0],
-            "no sidecar answers at ADDRESS: reports wait for at most 30 s, ",
-        ),
-        ({"ARBITER_STATSD_SOCKET": "/none.sock"}, [0, 1000, 0], "no sidecar answers at /none.sock: "),
+        ("off", "", [0, 0, 1000], ""),
+        ("ADDRESS", "", [0, 1000, 0], "no sidecar answers at ADDRESS: reports wait for at most 30 s, "),
+        ("web.example:9180", "", [0, 1000, 0], "no sidecar answers at web.example:9180, which is no address of n"),
+        ("off", "configure(listen='ADDRESS')", [0, 1000, 0], "no sidecar answers at ADDRESS: "),
     ],
-    ids=["no address", "HTTP", "datagrams"],
+    ids=["off", "nobody listens", "a name", "configured"],
 )
 def test_without_a_sidecar_reports_wait_and_one_line_says_so(
-    environ: dict[str, str], stats: list[int], log: str
+    listen: str, configured: str, stats: list[int], log: str
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
-    environ = {name: value.replace("ADDRESS", address) for name, value in environ.items()}
-    stdout, stderr = _start(THOUSAND, **environ).communicate(timeout=90)
+    code = f"""
+from sidecar.client import configure, reporting
+{configured}
+for _ in range(1000): report()
+reporting.EMITTER.close()
+print(json.dumps(stats()))
+""".replace("ADDRESS", address)
+    program = _start(PATIENT + code, ARBITER_LOCAL_LISTEN=listen.replace("ADDRESS", address))
+    stdout, stderr = program.communicate(timeout=90)
     assert json.loads(stdout) == stats
     assert stderr.startswith(log.replace("ADDRESS", address))
     assert stderr.count("\n") == bool(log)
-
-
-@pytest.mark.parametrize("configure", ["", "from sidecar.client import configure; configure(listen=LISTEN); "])
-def test_name_that_would_need_a_resolver_is_said_in_the_log(configure: str) -> None:
-    code = f"LISTEN = os.environ['ARBITER_LOCAL_LISTEN']; {configure}report()"
-    _, stderr = _start(code, ARBITER_LOCAL_LISTEN="web.example:9180").communicate(timeout=90)
-    assert stderr.startswith("no sidecar answers at web.example:9180, which is no address of numbers: ")
-    assert stderr.count("\n") == 1
-
-
-def test_end_of_the_process_sends_the_sums(receiver: Receiver) -> None:
-    _run_beside(receiver, "for _ in range(1000): report()")
-    assert receiver.totals() == {"errors|level:server_error": 1_000}
 
 
 FORK = """
@@ -216,12 +221,10 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
-def test_fork_doubles_nothing_and_loses_nothing(receiver: Receiver) -> None:
-    assert _run_beside(receiver, FORK) == "0\n"
-    assert receiver.totals() == {
-        "errors|level:server_error,kind:parent": 200,
-        "errors|level:server_error,kind:child": 5,
-    }
+def test_fork_and_the_end_of_a_process_lose_and_double_nothing(posted: Posted) -> None:
+    address, errors = posted
+    assert _run(PATIENT + FORK, ARBITER_LOCAL_LISTEN=address) == "0\n"
+    assert errors == {"parent": 200, "child": 5}
 
 
 SIGNALS = """
@@ -239,10 +242,8 @@ print(signals)
 """
 
 
-def test_signals_lose_and_double_nothing(receiver: Receiver) -> None:
-    signals = int(_run_beside(receiver, SIGNALS))
+def test_signals_lose_and_double_nothing(posted: Posted) -> None:
+    address, errors = posted
+    signals = int(_run(PATIENT + SIGNALS, ARBITER_LOCAL_LISTEN=address))
     assert signals > 0
-    assert receiver.totals() == {
-        "errors|level:server_error,kind:call": 20_000,
-        "errors|level:server_error,kind:signal": signals,
-    }
+    assert errors == {"call": 20_000, "signal": signals}

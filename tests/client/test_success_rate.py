@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.client.success_rate import BUCKET_S, BUCKETS, Floor, SuccessHistory
-from sidecar.client.weighted_shuffle import weighted_shuffle
+from sidecar.client.success_rate import BUCKET_S, BUCKETS, SuccessHistory
 
 Ended = tuple[float, str]
 """(seconds, how the calls ended at that moment: ``+`` well, ``-`` badly)."""
 
 YEAR_S = 365 * 86_400.0
-LITERAL = Floor.of_gist(3)
 
 
-def history_of(ended: Sequence[Ended], floor: Floor | None = None) -> SuccessHistory:
-    history = SuccessHistory(0.0, floor or Floor())
+def history_of(ended: Sequence[Ended]) -> SuccessHistory:
+    history = SuccessHistory(0.0)
     for at_s, calls in ended:
-        for call in calls:
-            history.record(at_s, succeeded=call == "+")
+        history.count(at_s, calls.count("+"), calls.count("-"))
     return history
 
 
@@ -66,27 +62,18 @@ def test_rate(now_s: float, ended: list[Ended], rate: Fraction) -> None:
 
 
 WEIGHTS = [
-    ("nothing known", 0, "", 1.0, 1.0),
-    ("half of the calls failed", 0, "+-", 0.125, 0.125),
-    ("nothing but failures in the ring: the floor is out of play", 29.9, "-", 0.0, 0.0),
-    ("nothing but failures, and the ring is empty", 30, "-", 0.01, (0.0001 / 3) ** 3),
-    ("few successes, and the ring is empty", 30, "+" + "-" * 9, 0.01, 0.001),
-    ("many successes, and the ring is empty", 30, "+-", 0.125, 0.125),
+    ("nothing known", 0, "", 1.0),
+    ("half of the calls failed", 0, "+-", 0.125),
+    ("nothing but failures in the ring: the floor is out of play", 29.9, "-", 0.0),
+    ("nothing but failures, and the ring is empty", 30, "-", 0.01),
+    ("few successes, and the ring is empty", 30, "+" + "-" * 9, 0.01),
+    ("many successes, and the ring is empty", 30, "+-", 0.125),
 ]
 
 
-@pytest.mark.parametrize(
-    ("now_s", "calls", "weight", "literal"), [row[1:] for row in WEIGHTS], ids=[row[0] for row in WEIGHTS]
-)
-def test_weight_is_the_rate_cubed_with_a_floor(now_s: float, calls: str, weight: float, literal: float) -> None:
+@pytest.mark.parametrize(("now_s", "calls", "weight"), [row[1:] for row in WEIGHTS], ids=[row[0] for row in WEIGHTS])
+def test_weight_is_the_rate_cubed_with_a_floor(now_s: float, calls: str, weight: float) -> None:
     assert history_of([(0, calls)]).weight(now_s) == pytest.approx(weight)
-    assert history_of([(0, calls)], LITERAL).weight(now_s) == pytest.approx(literal)
-
-
-@pytest.mark.parametrize(("rate", "weight"), [(-0.1, 0), (0, 1.1), (float("nan"), 0)])
-def test_floor_outside_of_zero_to_one_is_refused(rate: float, weight: float) -> None:
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        Floor(rate, weight)
 
 
 # -- for a judge who must neither be late nor be moved by chance ----------------------------------------------
@@ -128,17 +115,6 @@ def test_cleared_history_knows_nothing() -> None:
     assert (history.rate(31), history.steady_rate(31), history.weight(31)) == (1, 1, 1)
 
 
-# -- how long until somebody looks again --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("floor", "least", "most"), [(Floor(), 60, 140), (LITERAL, 0, 0)], ids=["default", "literal"])
-def test_first_places_of_a_recovered_node_in_twenty_thousand_calls(floor: Floor, least: int, most: int) -> None:
-    rng = Random(4)
-    weights = {"well": 1.0, "well too": 1.0, "recovered": history_of([(0, "-")], floor).weight(30)}
-    firsts = [weighted_shuffle(weights, rng)[0] for _ in range(20_000)]
-    assert least <= firsts.count("recovered") <= most
-
-
 # -- against a list of all calls ----------------------------------------------------------------------------
 
 moments = st.one_of(st.integers(0, 12).map(lambda half: half * 2.5), st.floats(-40, 40), st.just(YEAR_S))
@@ -162,9 +138,8 @@ def test_history_agrees_with_a_list_of_all_calls(steps: list[Ended]) -> None:
     for step_s, results in steps:
         now_s += step_s
         period = max(period, int(now_s // BUCKET_S))
-        for result in results:
-            history.record(now_s, succeeded=result == "+")
-            ended.append((period, result == "+"))
+        history.count(now_s, results.count("+"), results.count("-"))
+        ended += [(period, result == "+") for result in results]
         assert history.rate(now_s) == float(naive_rate(ended, period))
         assert 0 <= history.rate(now_s) <= 1
         assert 0 <= history.steady_rate(now_s) <= 1

@@ -19,7 +19,7 @@ from sidecar.inputs.statsd import PacketReader
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from client.statsd_receiver import Receiver
+    from deploy.statsd_receiver import Receiver
 
 TOP: Final = Path(__file__).parents[2]
 CLIENTS: Final = TOP / "deploy" / "clients"

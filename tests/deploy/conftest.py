@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from client.statsd_receiver import Receiver
 from deploy import go_clients
 from deploy.client_programs import Posted, answering
+from deploy.statsd_receiver import Receiver
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from client.statsd_receiver import Receiver
 from deploy.client_programs import CLIENTS, TOP, Posted, run, runtime
+from deploy.statsd_receiver import Receiver
 from harness.waiting import wait_for
 from sidecar import client
 from sidecar.inputs.report_bodies import read_errors, read_results

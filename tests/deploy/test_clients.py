@@ -207,7 +207,7 @@ def test_client_survives_a_missing_sidecar_and_says_so_once(
     printed = run(_commands(request, end_s=1)[client](), environ)
     is_said = {
         "off": client == "report.sh",
-        "udp": client in ("python", "client.go", "client.rb"),  # the others cannot know: the page says so
+        "udp": client in ("client.go", "client.rb"),  # those that cannot know do not say so; Python sends no datagrams
     }.get(names, True)
     assert printed.count("no sidecar answers") == is_said * _processes(client)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import venv
@@ -12,7 +11,9 @@ from typing import Final
 
 import pytest
 
+from deploy.client_programs import Posted
 from sidecar import __version__
+from sidecar.inputs.report_bodies import read_errors
 
 pytestmark = pytest.mark.site
 
@@ -50,22 +51,17 @@ def client_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("is_copied", [False, True], ids=["installed", "one copied file"])
-def test_client_reports_without_the_sidecar(client_wheel: Path, run_dir: Path, *, is_copied: bool) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
-        receiver.bind(str(run_dir / "statsd.sock"))
-        receiver.settimeout(10)
-        environ = {"ARBITER_STATSD_SOCKET": str(run_dir / "statsd.sock")}
-        if is_copied:
-            _run(
-                sys.executable,
-                "-I",
-                "-c",
-                f"import sys; sys.path[:] = [*sys.path[:3], {str(client_wheel)!r}]; {REPORT}",
-                **environ,
-            )
-        else:
-            _run(_installed(client_wheel, run_dir / "env") / "python", "-c", REPORT, **environ)
-        assert receiver.recv(2048).startswith(b"errors:1|c|#level:server_error,kind:KeyError,")
+def test_client_reports_without_the_sidecar(
+    client_wheel: Path, run_dir: Path, posted: Posted, *, is_copied: bool
+) -> None:
+    port, seen = posted
+    environ = {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"}
+    if is_copied:
+        code = f"import sys; sys.path[:] = [*sys.path[:3], {str(client_wheel)!r}]; {REPORT}"
+        _run(sys.executable, "-I", "-c", code, **environ)
+    else:
+        _run(_installed(client_wheel, run_dir / "env") / "python", "-c", REPORT, **environ)
+    assert [(path, read_errors(body)[0].kind) for path, body in seen] == [("/errors", "KeyError")]
 
 
 def test_client_wheel_needs_nothing(client_wheel: Path) -> None:

@@ -13,7 +13,7 @@ from sidecar.inputs.report_bodies import read_errors
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from client.statsd_receiver import Receiver
+    from deploy.statsd_receiver import Receiver
 
 # -- shell ------------------------------------------------------------------------------------------------------------
 

@@ -78,9 +78,9 @@ def test_verdict_is_the_same_for_every_way_of_reporting(
     settings |= {"mode": "shadow", "error_ratio": "0", "statsd_listen": statsd, "local_listen": local}
     one = sidecar.unstarted("one", **settings)
     environment = {
-        "pings": {"ERRORS_URL": f"http://{local}/errors"},
-        "datagrams": {"ARBITER_STATSD_LISTEN": statsd},
-        "scrapes": {},
+        "pings": {"ARBITER_LOCAL_LISTEN": local},
+        "datagrams": {"ARBITER_LOCAL_LISTEN": "off", "STATSD_PORT": statsd.rpartition(":")[2]},
+        "scrapes": {"ARBITER_LOCAL_LISTEN": "off"},
     }[way]
     app = start_app(environment)
     if way == "scrapes":

@@ -1,31 +1,14 @@
-"""A datagram socket in place of the sidecar, which adds up the lines that arrive."""
+"""A datagram socket in place of the sidecar, which adds up the lines of the clients that arrive."""
 
 from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from sidecar.client.emitter import Emitter
-from sidecar.client.outlet import Outcome
-
 _PACKETS = 100_000
-
-Totals = Callable[[], dict[str, int]]
-"""The fixture ``totals``: the sums of everything that the client has sent."""
-
-
-def failed(kind: str) -> dict[str, int]:
-    """The totals of one failed request with one error of this kind."""
-    return {"failed": 1, f"errors|level:server_error,kind:{kind}": 1}
-
-
-def without_places(totals: dict[str, int]) -> dict[str, int]:
-    """The totals without fingerprints, which contain line numbers."""
-    return {line.partition(",fingerprint:")[0]: count for line, count in totals.items()}
 
 
 class Receiver:
@@ -68,14 +51,6 @@ class Receiver:
             else:
                 totals[f"{name}|{tags}" if tags else name] += int(number)
         return dict(totals)
-
-    def totals_of(self, emitter: Emitter) -> dict[str, int]:
-        """The same once the emitter has sent all it keeps."""
-        for _ in range(_PACKETS):
-            if emitter.flush() is not Outcome.FULL:
-                break
-            self.read()
-        return self.totals()
 
     def close(self) -> None:
         self._socket.close()
