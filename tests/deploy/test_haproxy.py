@@ -1,152 +1,179 @@
-"""The shipped HAProxy configurations: HAProxy accepts them without a warning, and they work as documented."""
+"""The shipped HAProxy configurations and the job of Nomad that runs one: valid, and true of the sidecar.
+
+The stories with real sidecars are in tests/e2e.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler
-from socketserver import TCPServer
-from typing import TYPE_CHECKING, Final
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from deploy.haproxy_config import AGENT, PLAIN, SHIPPED, lines, notice_s, server_option, server_words
+from deploy.nomad_job import HAPROXY_JOB_FILE, JOB_FILE, blocks, labelled, one, plain, seconds
 from harness.binaries import require
-from harness.cascade import EMPTY_STATE, FakeAgent, await_agent, await_status, status
-from harness.ports import free_port
+from harness.cascade import EMPTY_STATE, HAPROXY, notice_s, option
+from harness.haproxy import Haproxy
+from harness.ports import free_ports
+from harness.waiting import wait_for
 from sidecar.config import addresses
 from sidecar.config.settings import Config
+from sidecar.runlock import durations
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from harness.children import Children
 
-    from harness.children import StartHaproxy
-
-Rule = Callable[[str], list[str]]
+TOP: Final = HAPROXY.parents[1]
+SHIPPED: Final = ("agent", "plain", "cascade")
+TEMPLATE: Final = HAPROXY / "cascade.cfg.tpl"
 PUBLIC_PORT: Final = addresses.split(Config().server.public_listen)[1]
 AGENT_PORT: Final = addresses.split(Config().server.agent_listen)[1]
 
 
-def _complaints(text: str, directory: Path) -> str:
-    """The complaints of HAProxy about a configuration; with -dW a warning is an error."""
-    config, state = directory / "haproxy.cfg", directory / "server-state"
-    state.write_text(EMPTY_STATE)
-    config.write_text(text.replace("/var/lib/haproxy/server-state", str(state)))
-    command = [require("haproxy"), "-c", "-dW", "-f", str(config)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    return "" if done.returncode == 0 else done.stdout + done.stderr or "no reason given"
+def _text(name: str) -> str:
+    return (HAPROXY / f"{name}.cfg").read_text()
 
 
-# -- rules ----------------------------------------------------------------------------------------------------------
-
-
-def sidecar_is_asked_on_its_own_port(text: str) -> list[str]:
-    if "agent-check" in server_words(text):
-        asked, expected = server_option(text, "agent-port"), AGENT_PORT
-    else:
-        asked, expected = server_option(text, "port"), PUBLIC_PORT
-    return [] if asked == str(expected) else [f"asks port {asked}, the sidecar listens on {expected}"]
-
-
-def app_or_sidecar_is_polled_and_says_who_polls(text: str) -> list[str]:
-    poll = next((line for line in lines(text) if line.startswith("http-check send ")), "")
-    path = "/" if "agent-check" in server_words(text) else "/health/haproxy"
-    sentences = [] if f" meth GET uri {path} ver HTTP/1.1 " in poll else [f"poll: {poll}"]
-    return sentences + ([] if "hdr User-Agent HAProxy" in poll else ["the poller does not say who it is"])
-
-
-def sidecar_is_heard_in_time(text: str) -> list[str]:
-    drain = Config().culling.drain
-    return [] if notice_s(text) < drain else [f"HAProxy may notice after {notice_s(text):g} s, DRAIN is {drain} s"]
-
-
-RULES: Final[tuple[Rule, ...]] = (
-    sidecar_is_asked_on_its_own_port,
-    app_or_sidecar_is_polled_and_says_who_polls,
-    sidecar_is_heard_in_time,
-)
-
-
-@pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.name)
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_configuration_keeps_the_rule(rule: Rule, config: Path) -> None:
-    assert rule(config.read_text()) == []
-
-
-# -- haproxy -c ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", SHIPPED)
+def test_haproxy_asks_the_ports_of_the_sidecar_and_acts_within_the_drain(name: str) -> None:
+    text = _text(name)
+    path, port, expected = ("/", "agent-port", AGENT_PORT)
+    if name == "plain":
+        path, port, expected = ("/health/haproxy", "port", PUBLIC_PORT)
+    assert option(text, port) == str(expected)
+    assert f"http-check send meth GET uri {path} ver HTTP/1.1 " in text
+    assert "hdr User-Agent HAProxy" in text, "the poller says who it is"
+    assert notice_s(text) < Config().culling.drain
 
 
 @pytest.mark.haproxy
-@pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.name)
-def test_haproxy_accepts_it_without_a_warning(config: Path, tmp_path: Path) -> None:
-    assert _complaints(config.read_text(), tmp_path) == ""
+@pytest.mark.parametrize("name", SHIPPED)
+def test_haproxy_accepts_it_without_a_warning(name: str, tmp_path: Path) -> None:
+    (tmp_path / "server-state").write_text(EMPTY_STATE)
+    text = _text(name).replace("/var/lib/haproxy/server-state", str(tmp_path / "server-state"))
+    Haproxy(tmp_path, text).check()
 
 
-# -- behaviour -----------------------------------------------------------------------------------------
+# -- servers from Nomad's registry -----------------------------------------------------------------------------------
 
 
-class _Healthy(BaseHTTPRequestHandler):
-    """Answers 200 at every path."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
-        """Nothing: the tests look at HAProxy."""
-
-
-@contextmanager
-def _listening(port: int) -> Iterator[None]:
-    server = TCPServer(("127.0.0.1", port), _Healthy)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def test_template_is_the_cascade_with_the_service_and_the_tag_of_the_job() -> None:
+    template = TEMPLATE.read_text()
+    lines = [text[text.index("global\n") :].splitlines() for text in (template, _text("cascade"))]
+    assert [line for line in lines[0] if "{{" not in line] == [line for line in lines[1] if "server app" not in line]
+    (service,), (tag,) = re.findall(r'nomadService "(.*)"', template), re.findall(r'regexMatch "(.*?)" \.', template)
+    registered = re.search(
+        r'name += "(.*)"\s+provider = "nomad"\s+port += "app"\s+tags += \["(.*)"\]', JOB_FILE.read_text()
+    )
+    assert registered
+    assert registered[1] == service
+    assert re.fullmatch(tag, registered[2].replace("${NOMAD_HOST_PORT_arbiter_agent}", "29182"))
 
 
-def _one_server(config: Path, app: int, public: int, agent: int) -> str:
-    """The shipped text with one server on loopback and ten times shorter intervals."""
-    text = config.read_text()
-    for old, new in (
-        ("10.0.0.11:8080", f"127.0.0.1:{app}"),
-        ("bind :8000", f"bind 127.0.0.1:{free_port()}"),
-        ("port 9181", f"port {public}"),
-        ("agent-port 9182", f"agent-port {agent}"),
-        ("inter 2s", "inter 200ms"),
-    ):
+JOB: Final = labelled(labelled(plain(HAPROXY_JOB_FILE.read_text()), "job")["haproxy"], "group")["haproxy"]
+TASK: Final[dict[str, Any]] = labelled(JOB, "task")["haproxy"]
+CONFIG, SCRIPT = blocks(TASK, "template")
+
+
+def _template() -> str:
+    """The template of the configuration, as ``nomad job run`` reads it at the top of the project."""
+    (path,) = re.findall(r'file\("(.*?)"\)', CONFIG["data"])
+    text = (TOP / path).read_text()
+    for old, new in re.findall(r'"(/[\w/]+/)",\s*"(/[\w/]+/)"', CONFIG["data"]):
+        assert old in text
         text = text.replace(old, new)
-    return "\n".join(line for line in text.splitlines() if "10.0.0.1" not in line) + "\n"
+    return str(text)
 
 
+def test_job_follows_the_registry_before_an_app_that_is_stopped_ends_and_keeps_to_its_ports_and_directory() -> None:
+    waits = one(CONFIG, "wait")
+    assert (CONFIG["change_mode"], SCRIPT["change_mode"]) == ("script", "noop")
+    assert one(CONFIG, "change_script")["args"] == [f"/{SCRIPT['destination']}"]
+    assert seconds(waits, "max") + durations.parse(option(_text("cascade"), "inter")) < 10
+    ports = labelled(one(JOB, "network"), "port")
+    assert re.findall(r"bind :(\d+)", _template()) == [str(port["static"]) for port in ports.values()]
+    texts = (_template(), one(TASK, "config")["args"][1], SCRIPT["data"])
+    paths = [path for text in texts for path in re.findall(r"(?<=[\s>]/)[\w-]+/[\w.-]+", text)]
+    assert {path.partition("/")[0] for path in paths} == {"local"}
+
+
+SOCAT: Final = f"""#!{sys.executable}
+import shutil, socket, sys
+with socket.socket(socket.AF_UNIX) as admin:
+    admin.connect(sys.argv[2])
+    admin.sendall(sys.stdin.buffer.read())
+    shutil.copyfileobj(admin.makefile("rb"), sys.stdout.buffer)
+"""
+ALLOCATIONS: Final = ("2873cf75-42e5-7c45-ca1c-415f3e18be3d", "9a4f1f0c-6ad1-2c8e-0c1f-5d0a3c8c7e11")
+
+
+class JobHaproxy(Haproxy):
+    """The job's HAProxy with the task's directory in place of ``/local``, and a ``socat`` if there is none."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, "")
+        self.admin_socket = directory / "admin.sock"
+        self._ports = free_ports(2)
+        (directory / "server-state").write_text(EMPTY_STATE)
+        (directory / "socat").write_text(SOCAT)
+        (directory / "socat").chmod(0o700)
+        (directory / "reload").write_text(self._here(SCRIPT["data"]))
+
+    def render(self, *allocations: str) -> None:
+        """Write what Nomad renders with these allocations in its registry."""
+        text = self._here(_rendered(allocations))
+        for old, new in zip((":8000", ":8405"), self._ports, strict=True):
+            text = text.replace(f"bind {old}", f"bind 127.0.0.1:{new}")
+        self.config.write_text(text)
+
+    def reload(self) -> None:
+        """What Nomad runs after a change."""
+        script = one(CONFIG, "change_script")
+        subprocess.run([script["command"], *map(self._here, script["args"])], env=self._env(), check=True, timeout=60)
+
+    def worker(self) -> str:
+        (pid,) = re.findall(r"^Pid: (\d+)", self.admin("show info"), re.MULTILINE)
+        return str(pid)
+
+    def drained(self) -> dict[str, bool]:
+        """Whether each server is drained by an order."""
+        rows = [line.split() for line in self.admin("show servers state").splitlines()[2:] if line.strip()]
+        return {row[3]: bool(int(row[6]) & 0x08) for row in rows}
+
+    def _here(self, text: str) -> str:
+        return text.replace("/local/", f"{self.directory}/")
+
+    def _command(self) -> list[str]:
+        config = one(TASK, "config")
+        return [config["command"], *map(self._here, config["args"])]
+
+    def _env(self) -> dict[str, str]:
+        directories = (str(Path(require("haproxy")).parent), os.environ["PATH"], str(self.directory))
+        return {"PATH": os.pathsep.join(directories)}
+
+
+def _rendered(allocations: Sequence[str]) -> str:
+    servers = "".join(f"\n    server {each} 127.0.0.1:9 agent-port 9" for each in allocations)
+    text, count = re.subn(r"\s*\{\{- range nomadService .*\{\{- end \}\}", servers, _template(), flags=re.DOTALL)
+    assert count == 1
+    return re.sub(r"\{\{- /\*.*?\*/ -\}\}\s*", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.haproxy
 @pytest.mark.process
-def test_agent_variant_ignores_a_dead_sidecar_keeps_its_last_answer_and_sees_a_dead_app(haproxy: StartHaproxy) -> None:
-    app, agent = free_port(), FakeAgent("drain 0% #culled")
-    with ExitStack() as stack:
-        stack.enter_context(_listening(app))
-        proxy = haproxy(_one_server(AGENT, app, free_port(), agent.port))
-        await_agent(proxy, "app1", "L4CON")
-        assert status(proxy, "app1").startswith("UP")  # "UP 2/3" after a late check
-        with agent:
-            await_status(proxy, "app1", "DRAIN (agent)")
-        await_agent(proxy, "app1", "L4CON")
-        assert status(proxy, "app1") == "DRAIN (agent)"
-        stack.close()
-        await_status(proxy, "app1", "DOWN")
-
-
-@pytest.mark.process
-def test_dead_sidecar_looks_like_a_dead_app_to_the_plain_variant(haproxy: StartHaproxy) -> None:
-    app, public = free_port(), free_port()
-    with _listening(app), ExitStack() as stack:
-        stack.enter_context(_listening(public))
-        proxy = haproxy(_one_server(PLAIN, app, public, free_port()))
-        await_status(proxy, "app1", "UP")
-        stack.close()
-        await_status(proxy, "app1", "DOWN")
+def test_drained_server_stays_drained_when_nomads_registry_changes(run_dir: Path, children: Children) -> None:
+    haproxy, newcomer = children.adopt(JobHaproxy(run_dir)), "0f8fad5b-d9cb-469f-a165-70867728950e"
+    haproxy.render(*ALLOCATIONS)
+    haproxy.start()
+    haproxy.admin(f"set server app/{ALLOCATIONS[1]} state drain")
+    assert haproxy.drained() == dict(zip(ALLOCATIONS, (False, True), strict=True))
+    before = haproxy.worker()
+    haproxy.render(newcomer, ALLOCATIONS[1])
+    haproxy.reload()
+    wait_for(lambda: haproxy.worker() != before, timeout_s=60, what="another worker")
+    assert haproxy.drained() == {newcomer: False, ALLOCATIONS[1]: True}

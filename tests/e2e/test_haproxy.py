@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.apps import FailingApp
+from harness.cascade import HAPROXY, await_agent, await_status, status
 from harness.ports import free_port
 from harness.traffic import Traffic, lost
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from harness.children import Children, StartHaproxy, StartSidecar
     from harness.haproxy import Haproxy
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.haproxy, pytest.mark.process]
 
-SHIPPED = Path(__file__).parents[2] / "deploy" / "haproxy"
 NAMES = ("app1", "app2", "app3")
 RATE = 100
 UNDER_WAY = 20
@@ -33,27 +33,25 @@ UNDER_WAY = 20
 
 @dataclass
 class Site:
-    """Three apps, a sidecar each, and the balancer with its users."""
+    """Three apps, a sidecar each, and the balancer with its users. ``variant`` is the name of the shipped file."""
 
+    variant: str
     apps: dict[str, FailingApp]
     sidecars: dict[str, Sidecar]
     proxy: Haproxy
     traffic: Traffic
 
-    def status(self, name: str) -> str:
-        return self.proxy.show_servers()["app", name]["status"]
-
-    def await_status(self, name: str, start: str) -> None:
-        wait_for(lambda: self.status(name).startswith(start), timeout_s=60, what=f"{name} is {start}")
-
     def await_served(self, name: str, more: int) -> None:
         goal = self.apps[name].served() + more
         wait_for(lambda: self.apps[name].served() >= goal, timeout_s=60, what=f"{name} has served {more} more")
 
+    def await_unused(self, name: str) -> None:
+        wait_for(lambda: not status(self.proxy, name).startswith("UP"), timeout_s=60, what=f"{name} is not used")
+
 
 def _config(variant: str, front: int, apps: dict[str, FailingApp], sidecars: dict[str, Sidecar]) -> str:
     """The shipped file with our ports and ten times shorter intervals."""
-    text = (SHIPPED / f"{variant}.cfg").read_text()
+    text = (HAPROXY / f"{variant}.cfg").read_text()
     text = text.replace("bind :8000", f"bind 127.0.0.1:{front}").replace("inter 2s", "inter 200ms")
     text = re.sub(r"(agent-)?port 918[12] ", "", text)
     for name in NAMES:
@@ -72,13 +70,12 @@ def site(
     front = free_port()
     with ExitStack() as stack:
         apps = {name: children.adopt(FailingApp(run_dir, name)).start() for name in NAMES}
-        sidecars = {name: sidecar(name, settle="0s", drain="5m") for name in NAMES}
+        sidecars = {name: sidecar(name, settle="0s", drain="5m", error_ratio="0") for name in NAMES}
         proxy = haproxy(_config(request.param, front, apps, sidecars))
-        site = Site(apps, sidecars, proxy, Traffic(front, RATE))
         for name in NAMES:
-            site.await_status(name, "UP")
-        stack.enter_context(site.traffic)
-        yield site
+            await_status(proxy, name, "UP")
+        traffic = stack.enter_context(Traffic(front, RATE))
+        yield Site(request.param, apps, sidecars, proxy, traffic)
 
 
 def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
@@ -88,7 +85,7 @@ def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
 
     bad.post_error(5, kind="redis")
     wait_for(lambda: bad.health("/health/haproxy")[0] == 503, timeout_s=60, what="HAProxy sees 503")
-    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=60, what="HAProxy stops using it")
+    site.await_unused("app2")
     site.traffic.next_answers(UNDER_WAY)
     in_drain = site.apps["app2"].served()
     assert bad.health("/health/nomad")[0] == 200, "Nomad sees 503 only after the drain"
@@ -102,6 +99,7 @@ def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
     for name in ("app1", "app3"):
         site.await_served(name, 50)
     assert lost(site.traffic.seen()) == {}
+    _see_dead_sidecars(site, "app1", culled="app2")
 
 
 def _end_drain(one: Sidecar) -> None:
@@ -114,17 +112,48 @@ def _end_drain(one: Sidecar) -> None:
     wait_for(is_down, timeout_s=60, what="Nomad sees 503")
 
 
+def _see_dead_sidecars(site: Site, well: str, culled: str) -> None:
+    """To the agent check the last answer stands; to the plain check a dead sidecar looks like a dead app."""
+    for name in (well, culled):
+        site.sidecars[name].kill()
+    if site.variant == "plain":
+        await_status(site.proxy, well, "DOWN")
+        return
+    for name in (well, culled):
+        await_agent(site.proxy, name, "L4CON")
+    assert status(site.proxy, well).startswith("UP")  # "UP 2/3" after a late check
+    assert not status(site.proxy, culled).startswith("UP")
+    site.apps[well].kill()
+    await_status(site.proxy, well, "DOWN")
+
+
 @pytest.mark.site
-def test_stopping_sidecar_drains_without_a_lost_request(site: Site) -> None:
+def test_stopping_sidecar_drains_without_a_lost_request_and_a_weight_is_followed(site: Site) -> None:
     """With a stop drain, a sidecar takes its app out of the balancer before it ends."""
     site.sidecars["app2"].stop()
     replaced = site.sidecars["app2"]
     replaced.settings["stop_drain"] = "15s"
     replaced.start()
-    site.await_status("app2", "UP")
+    await_status(site.proxy, "app2", "UP")
     replaced.terminate()
-    wait_for(lambda: not site.status("app2").startswith("UP"), timeout_s=60, what="HAProxy stops using it")
+    site.await_unused("app2")
     assert replaced.alive
     assert replaced.health("/health/nomad")[0] == 200
     assert replaced.wait() == 0
     assert lost(site.traffic.seen()) == {}
+    if site.variant == "agent":
+        _see_weight_of_half(site, "app3")
+
+
+def _see_weight_of_half(site: Site, name: str) -> None:
+    """An app that fails half of its requests gets an eighth of them."""
+    one = site.sidecars[name]
+
+    def weight() -> int:
+        assert one.request("local", "POST", "/results", '{"ok": 5, "failed": 5}').status == 202
+        return int(site.proxy.show_servers()["app", name]["weight"])
+
+    wait_for(lambda: 10 <= weight() <= 14, timeout_s=60, what="HAProxy sends it an eighth")
+    reply = one.request("public", "GET", "/health")
+    assert (reply.status, reply.headers["x-envoy-degraded"]) == (200, "true")
+    assert 10 <= int(reply.headers["X-Arbiter-Weight"]) <= 14

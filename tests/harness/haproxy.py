@@ -29,14 +29,12 @@ class Haproxy(Child):
         self.config.write_text(config_text)
         self._admin_config.write_text(f"global\n  stats socket {self.admin_socket} mode 600 level admin\n")
 
-    def check(self) -> str:
-        """The output of ``haproxy -c``; AssertionError for an invalid configuration."""
+    def check(self) -> None:
+        """AssertionError for an invalid configuration, and for one with a warning."""
         done = subprocess.run(
-            self._call("-c"), capture_output=True, text=True, timeout=90, check=False, cwd=self.directory
+            self._call("-c", "-dW"), capture_output=True, text=True, timeout=90, check=False, cwd=self.directory
         )
-        output = done.stdout + done.stderr
-        assert done.returncode == 0, f"haproxy refuses the configuration\n{output}"
-        return output
+        assert done.returncode == 0, f"haproxy refuses the configuration\n{done.stdout}{done.stderr}"
 
     def start(self) -> Self:
         """Check the configuration, start, and return once every listener is open."""
@@ -59,8 +57,8 @@ class Haproxy(Child):
     def _command(self) -> list[str]:
         return self._call("-db")
 
-    def _call(self, mode: str) -> list[str]:
-        return [self._program, mode, "-f", str(self.config), "-f", str(self._admin_config)]
+    def _call(self, *modes: str) -> list[str]:
+        return [self._program, *modes, "-f", str(self.config), "-f", str(self._admin_config)]
 
     def _is_ready(self) -> bool:
         # HAProxy opens every listener before it serves one.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from deploy.haproxy_config import SHIPPED, notice_s
+from harness.cascade import HAPROXY, notice_s
 from sidecar.cli.doctor import job_findings, jobspec
 from sidecar.config.rollout import ALONE, SHADOW
 
@@ -384,7 +384,7 @@ def test_job_without_an_arbiter_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_drain_is_compared_with_the_slowest_configuration_that_we_ship() -> None:
-    assert max(notice_s(path.read_text()) for path in SHIPPED) == job_findings.HAPROXY_S
+    assert max(notice_s(path.read_text()) for path in HAPROXY.glob("*.cfg")) == job_findings.HAPROXY_S
 
 
 @pytest.mark.parametrize(
