@@ -215,7 +215,7 @@ async def _controller(
         round(config.judging.error_window),
         int(time.monotonic()),
         known_kinds=[kind for kind, _ in rules.kind_limits],
-        ignored_kinds=kinds.names(config.judging.ignore_kinds),
+        ignored_kinds=kinds.ignored(config.judging.kind_limits),
     )
     weight = Weight(floor=FLOOR if config.weight.weight == "on" else FULL)
     container, ids = await _container(config.identity.app, journal, rules)

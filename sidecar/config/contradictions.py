@@ -84,11 +84,8 @@ def _watching(c: Config) -> Iterator[str]:
 
 
 def _kinds(c: Config) -> Iterator[str]:
-    ignored = kinds.names(c.judging.ignore_kinds)
     for kind, limit in kinds.limits(c.judging.kind_limits):
-        if kind in ignored:
-            yield f"ARBITER_KIND_LIMITS: {kind} is in ARBITER_IGNORE_KINDS too: it would never count"
-        elif limit > c.judging.error_limit:
+        if limit > c.judging.error_limit:
             yield (
                 f"ARBITER_KIND_LIMITS: {kind}:{limit} is above ARBITER_ERROR_LIMIT={c.judging.error_limit}, "
                 "which counts every kind: it would never be reached first"

@@ -96,7 +96,6 @@ StatsdPrefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)
 ShareOfFleet = Annotated[str, BeforeValidator(shares.checked)]
 Budget = Annotated[ShareOfFleet, AfterValidator(_budget)]
 KindLimits = Annotated[str, AfterValidator(kinds.checked_limits)]
-KindNames = Annotated[str, AfterValidator(kinds.checked_names)]
 
 RedisUrls = Annotated[str, AfterValidator(redis_urls.redis_url)]
 ScrapeUrl = Annotated[str, AfterValidator(_scrape_url)]

@@ -47,6 +47,7 @@ FORMER: Final = {
     "drain_min": ("", _DRAIN),
     "soft_drain": ("weight", _GONE + "a suspect has a lower weight unless {} is off"),
     "weight_floor": ("", _GONE + "the lowest weight is 10 %"),
+    "ignore_kinds": ("kind_limits", _GONE + "write `kind:off` into {}"),
     "cull_hook_timeout": ("", _GONE + "a hook has 30s, or half the error window; timeout(1) ends it sooner"),
     "down_status": ("", _GONE + "a health answer that says down has the status 503"),
     "action_timeout": ("", _GONE + "an action has 5m"),

@@ -1,43 +1,40 @@
-"""Settings that name kinds of errors: text as people write it, checked."""
+"""Limits for kinds of errors: text as people write it, checked."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from sidecar.config.addresses import listed
+from sidecar.config.addresses import OFF, listed
 
 KIND: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}", re.ASCII)
-LIMIT: Final = re.compile(r"([A-Za-z0-9_.:/-]{1,64}):([0-9]{1,6})", re.ASCII)
-
-
-def names(text: str) -> tuple[str, ...]:
-    """Return the kinds of ``redis,mysql``, or raise ValueError."""
-    kinds = listed(text)
-    for kind in kinds:
-        if not KIND.fullmatch(kind):
-            raise ValueError(f"has {kind[:64]!r}, which is no kind: 1 to 64 of A-Z a-z 0-9 _ . : / -")
-    return kinds
+_LIMIT: Final = re.compile(rf"({KIND.pattern}):([0-9]{{1,6}}|{OFF})", re.ASCII)
+_HINT: Final = "write kind:limit with a limit of at least 1, or kind:off, as in redis:3,cache:off"
 
 
 def limits(text: str) -> tuple[tuple[str, int], ...]:
-    """Return the kinds of ``redis:3,mysql:5`` with their limits, or raise ValueError."""
-    pairs: dict[str, int] = {}
-    for part in listed(text):
-        match = LIMIT.fullmatch(part)
-        if not match or not int(match[2]):
-            raise ValueError(f"has {part[:80]!r}: write kind:limit with a limit of at least 1, as in redis:3,mysql:5")
-        if match[1] in pairs:
-            raise ValueError(f"has two limits for {match[1]}")
-        pairs[match[1]] = int(match[2])
-    return tuple(pairs.items())
+    """Return the kinds of ``redis:3,cache:off`` that have a limit, each with it, or raise ValueError."""
+    return tuple((kind, limit) for kind, limit in _parsed(text).items() if limit is not None)
 
 
-def checked_names(text: str) -> str:
-    """Return ``names(text)`` in its one normal form, or raise ValueError."""
-    return ",".join(names(text))
+def ignored(text: str) -> tuple[str, ...]:
+    """Return the kinds of ``redis:3,cache:off`` whose limit is off, or raise ValueError."""
+    return tuple(kind for kind, limit in _parsed(text).items() if limit is None)
 
 
 def checked_limits(text: str) -> str:
-    """Return ``limits(text)`` in its one normal form, or raise ValueError."""
-    return ",".join(f"{kind}:{limit}" for kind, limit in limits(text))
+    """Return the text in its one normal form, or raise ValueError."""
+    return ",".join(f"{kind}:{OFF if limit is None else limit}" for kind, limit in _parsed(text).items())
+
+
+def _parsed(text: str) -> dict[str, int | None]:
+    found: dict[str, int | None] = {}
+    for part in listed(text):
+        match = _LIMIT.fullmatch(part)
+        limit = None if match and match[2] == OFF else int(match[2]) if match else 0
+        if not match or limit == 0:
+            raise ValueError(f"has {part[:80]!r}: {_HINT}")
+        if match[1] in found:
+            raise ValueError(f"has two limits for {match[1]}")
+        found[match[1]] = limit
+    return found

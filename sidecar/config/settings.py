@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         FilePath,
         Fraction,
         KindLimits,
-        KindNames,
         Label,
         Link,
         Listen,
@@ -105,10 +104,9 @@ class JudgingConfig(NamedTuple):
         Seconds, Field(ge=1, le=3600, multiple_of=1), "Time for which an error counts, in whole seconds, 1s to 1h."
     ] = 60
     kind_limits: Annotated[
-        KindLimits, "Number of errors of one kind at which the app is unhealthy: `redis:3,mysql:5`."
-    ] = ""
-    ignore_kinds: Annotated[
-        KindNames, "Kinds of errors that are shown and never count: `cache,search`; empty: none."
+        KindLimits,
+        "Number of errors of one kind at which the app is unhealthy; with `off` they are shown, and never count: "
+        "`redis:3,cache:off`.",
     ] = ""
     error_ratio: Annotated[
         Fraction, Field(ge=0, le=1), "Ratio of failed requests at which the app is unhealthy, from 0 to 1; 0: off."

@@ -74,7 +74,7 @@ ROWS: Final = (
     Row("error_limit", "7", "FleetSettings.error_limit", "7"),
     Row("error_window", "30s", "RollingCounts.seconds", "30"),
     Row("kind_limits", "redis:3", "Policy.kind_limits", "3 redis"),
-    Row("ignore_kinds", "cache", "Measurements.ignored", "cache"),
+    Row("kind_limits", "cache:off", "Measurements.ignored", "cache"),
     Row("error_ratio", "0.25", "Policy.error_ratio", "0.25"),
     Row("consecutive_limit", "4", "Policy.consecutive_limit", "4"),
     Row("heartbeat_timeout", "1m", "Policy.heartbeat_timeout_s", "60.0"),

@@ -39,7 +39,7 @@ def rules(name: str, *, reports_results: bool = False, **given: str) -> FleetRul
         build.policy(config),
         build_store.fleet_settings(config),
         round(config.judging.error_window),
-        kinds.names(config.judging.ignore_kinds),
+        kinds.ignored(config.judging.kind_limits),
         FLOOR if config.weight.weight == "on" else FULL,
         reports_results,
     )
