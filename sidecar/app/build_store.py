@@ -15,7 +15,6 @@ from sidecar.config.rollout import ENFORCE, SHADOW
 from sidecar.core.fleet.fleet_settings import OFF, FleetSettings, Share
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.types import US_PER_S
-from sidecar.store.access import Access
 from sidecar.store.budget import Counter, FleetBudget
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def redis_store(config: Config, mode: str = "", on_failure: Callable[[Exception]
         config.redis.redis_url,
         prefix=prefix(config, mode),
         timeout_s=config.redis.redis_timeout,
-        access=access(config.redis),
+        password_file=config.redis.redis_password_file,
         on_failure=on_failure,
     )
 
@@ -123,11 +122,6 @@ def prefix(config: Config, mode: str = "") -> str:
     """The prefix of the service's keys: those of this container's mode, or of another ``mode``."""
     own = config.identity
     return f"{{ha:{own.namespace}/{own.service}}}{_suffix(mode or own.mode)}"
-
-
-def access(redis: RedisConfig) -> Access:
-    """The files that are needed to log in."""
-    return Access(redis.redis_password_file, redis.redis_ca, redis.redis_cert, redis.redis_key)
 
 
 def boot_time() -> float:

@@ -180,19 +180,18 @@ def _redis(c: Config) -> Iterator[str]:
 
 def _redis_files(c: Config) -> Iterator[str]:
     url, password_file = c.redis.redis_url, c.redis.redis_password_file
-    of_tls = {name: getattr(c.redis, name) for name in ("redis_ca", "redis_cert", "redis_key")}
-    for name, path in {"redis_password_file": password_file, **of_tls}.items():
-        if path and not url:
-            yield f"ARBITER_{name.upper()}: needs ARBITER_REDIS_URL"
-    for name, path in of_tls.items() if url else ():
-        if path and not url.lower().startswith("rediss"):
-            yield f"ARBITER_{name.upper()}: needs TLS, that is rediss:// in ARBITER_REDIS_URL"
-        elif path and not os.access(path, os.R_OK):
-            yield f"ARBITER_{name.upper()}: {path} cannot be read"
+    if not url:
+        if password_file:
+            yield "ARBITER_REDIS_PASSWORD_FILE: needs ARBITER_REDIS_URL"
+        return
+    files = redis_urls.tls_files(url)
+    for name, path in files.items():
+        if not os.access(path, os.R_OK):
+            yield f"ARBITER_REDIS_URL: the file of {name} cannot be read"
+    if "ssl_keyfile" in files and "ssl_certfile" not in files:
+        yield "ARBITER_REDIS_URL: ssl_keyfile needs ssl_certfile, the certificate of that key"
     if password_file and redis_urls.has_password(url):
         yield "ARBITER_REDIS_PASSWORD_FILE: ARBITER_REDIS_URL holds a password as well, one of the two has to go"
-    if c.redis.redis_key and not c.redis.redis_cert:
-        yield "ARBITER_REDIS_KEY: needs ARBITER_REDIS_CERT, the certificate of that key"
 
 
 def _listeners(c: Config) -> Iterator[str]:

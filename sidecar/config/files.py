@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from sidecar.config import redis_urls
+
 if TYPE_CHECKING:
     from sidecar.config.settings import Config
 
@@ -33,14 +35,14 @@ def problems(config: Config) -> Iterator[str]:
 
 def secrets(config: Config) -> dict[str, str]:
     """Return the files that hold a secret, by setting."""
-    redis, notify = config.redis, config.notify
+    url = config.redis.redis_url
+    of_redis = redis_urls.tls_files(url) if url else {}
     found = {
         "token_file": config.server.token_file,
         "tls_key": config.tls.tls_key,
-        "redis_password_file": redis.redis_password_file,
-        "redis_key": redis.redis_key,
-        "redis_cert": "" if redis.redis_key else redis.redis_cert,  # then it holds the key as well
-        "webhook_url_file": notify.webhook_url_file,
+        "redis_password_file": config.redis.redis_password_file,
+        "redis_url": of_redis.get("ssl_keyfile") or of_redis.get("ssl_certfile", ""),  # which may hold both
+        "webhook_url_file": config.notify.webhook_url_file,
     }
     return {name: path for name, path in found.items() if path}
 

@@ -15,6 +15,7 @@ _PAGER = _GONE + "Alertmanager pages by deploy/prometheus/alerts.yml, or {} has 
 _THREE_N = _GONE + "with refunds there are at most 3N culls in a window"
 _DRAIN = _GONE + "a drain takes 3s at least, so that the balancer notices it"
 _AT_ONCE = _GONE + "a report that crosses a limit is always judged at once"
+_OF_TLS = _GONE + "write {} behind the ? of {{}}"
 FORMER: Final = {
     "brake": ("trial", _REPLACED),
     "useless_after": ("trial", _REPLACED),
@@ -47,6 +48,9 @@ FORMER: Final = {
     "drain_min": ("", _DRAIN),
     "soft_drain": ("weight", _GONE + "a suspect has a lower weight unless {} is off"),
     "weight_floor": ("", _GONE + "the lowest weight is 10 %"),
+    "redis_ca": ("redis_url", _OF_TLS.format("ssl_ca_certs=/ca.pem")),
+    "redis_cert": ("redis_url", _OF_TLS.format("ssl_certfile=/cert.pem")),
+    "redis_key": ("redis_url", _OF_TLS.format("ssl_keyfile=/key.pem")),
     "ignore_kinds": ("kind_limits", _GONE + "write `kind:off` into {}"),
     "cull_hook_timeout": ("", _GONE + "a hook has 30s, or half the error window; timeout(1) ends it sooner"),
     "down_status": ("", _GONE + "a health answer that says down has the status 503"),

@@ -1,4 +1,4 @@
-"""The URL of Redis: checks, compares, splits and masks it.
+"""The URL of Redis: checks, splits, compares and masks it.
 
 A comma separates the hosts of a Sentinel or a Cluster.
 No message repeats a part of a URL: what looks harmless may be the password.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv6Address
 from typing import Final, NamedTuple
-from urllib.parse import SplitResult, parse_qs, unquote, unquote_plus, urlsplit
+from urllib.parse import parse_qs, unquote, unquote_plus
 
 from sidecar.config.addresses import check_host, socket_path
 from sidecar.config.urls import check_text
@@ -18,56 +18,64 @@ from sidecar.config.urls import masked as masked_url
 IN_PROCESS: Final = "in this process"
 """The name of a store without Redis."""
 
-_PLAIN_PORT: Final = 6379
+TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+"""The options that name PEM files: the authorities of Redis, the sidecar's certificate, and its key."""
+
 _MAX_PORT: Final = 65535
-_NEXT: Final = re.compile(r",\s*(?=(?:unix|rediss?(?:\+sentinel|\+cluster)?)://)", re.IGNORECASE)
+_URL: Final = re.compile(
+    r"(?P<scheme>rediss?|unix)(?:\+(?P<kind>sentinel|cluster))?://"
+    r"(?:(?P<login>[^/?]*)@)?(?P<hosts>[^/?]*)(?P<path>[^?]*)(?:\?(?P<query>.*))?",
+    re.IGNORECASE,
+)
+_SEVERAL: Final = re.compile(r",\s*(?:unix|rediss?)(?:\+sentinel|\+cluster)?://", re.IGNORECASE)
 _NOT_PLAIN: Final = re.compile(r"[\s\x00-\x1f\x7f#]")
-_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?))(?::([0-9]{1,5}))?")
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_.])?))(?::([0-9]{1,5}))?")
 _ENCODED: Final = "with reserved characters of a password percent-encoded"
 _HINT: Final = f"is not a Redis URL: write redis://host:6379/0, rediss://... or unix:///path, {_ENCODED}"
 _ONE_SERVER: Final = (
     "names several servers, but the budget is kept on one: where one machine is not enough, use Redis Sentinel, "
     "redis+sentinel://host,host/name-of-the-master, or Redis Cluster, redis+cluster://host,host"
 )
-_PLAIN_OPTIONS: Final = re.compile(r"db|username|password|ssl_[a-z_]+")
-_PLAIN_OPTIONS_HINT: Final = "takes only the options db, username, password and ssl_... behind the question mark"
 
 
 class _Kind(NamedTuple):
     port: int
     path: re.Pattern[str]
-    options: re.Pattern[str]
+    options: tuple[str, ...]
     hint: str
-    options_hint: str
 
 
 _KINDS: Final = {
+    "server": _Kind(6379, re.compile(r"(?:/[0-9]{0,9})?"), ("db", "username", "password"), _HINT),
+    "socket": _Kind(
+        0,
+        re.compile(r"/.+"),
+        ("db", "username", "password"),
+        "needs a path of three slashes: unix:///run/redis.sock",
+    ),
     "sentinel": _Kind(
         26379,
         re.compile(r"/[A-Za-z0-9_.-]+(?:/[0-9]{0,9})?"),
-        re.compile(r"db|username|password|sentinel_username|sentinel_password|ssl_[a-z_]+"),
+        ("db", "username", "password", "sentinel_username", "sentinel_password"),
         f"is not the URL of a Sentinel: write redis+sentinel://host:26379,host:26379/name-of-the-master, {_ENCODED}",
-        "takes only the options db, username, password, sentinel_username, sentinel_password and ssl_... "
-        "behind the question mark",
     ),
     "cluster": _Kind(
-        _PLAIN_PORT,
+        6379,
         re.compile(r"(?:/0?)?"),
-        re.compile(r"username|password|ssl_[a-z_]+"),
+        ("username", "password"),
         f"is not the URL of a Cluster: write redis+cluster://host:6379,host:6379, {_ENCODED}",
-        "takes only the options username, password and ssl_... behind the question mark",
     ),
 }
 
 
-class HostList(NamedTuple):
-    """The URL of a Sentinel or a Cluster in its parts; ``login`` and ``query`` as they were written."""
+class RedisUrl(NamedTuple):
+    """A URL in its parts; ``login`` and ``query`` as they were written."""
 
-    kind: str
-    scheme: str
+    kind: str  # server, socket, sentinel or cluster
+    scheme: str  # redis, rediss or unix
     login: str
-    hosts: tuple[tuple[str, int], ...]
-    path: tuple[str, ...]
+    hosts: tuple[tuple[str, int], ...]  # none for a socket
+    path: tuple[str, ...]  # the socket's path, or the name of a Sentinel's master; then the database, if it is there
     query: str
 
 
@@ -77,14 +85,39 @@ def redis_url(text: str) -> str:
     Raises ValueError for a URL that libraries could read in another way, and for several URLs.
     """
     url = text.strip()
-    if _NEXT.search(url):
+    if url:
+        split(url)
+    return url
+
+
+def split(url: str) -> RedisUrl:
+    """Split a URL, or raise ValueError."""
+    if _SEVERAL.search(url):
         raise ValueError(_ONE_SERVER)
-    return _checked(url) if url else ""
+    if _NOT_PLAIN.search(url):
+        raise ValueError(_HINT)
+    check_text(url)
+    match = _URL.fullmatch(url)
+    if not match:
+        raise ValueError(_HINT)
+    scheme, path, query = match["scheme"].lower(), match["path"], match["query"] or ""
+    name = (match["kind"] or ("socket" if scheme == "unix" else "server")).lower()
+    kind = _KINDS[name]
+    if (name == "socket") is not (scheme == "unix"):
+        raise ValueError(_HINT)
+    if "@" in path + query or not kind.path.fullmatch(path):
+        raise ValueError(kind.hint)
+    hosts = _hosts(name, match["hosts"].lower())
+    if name == "socket":
+        _check_socket(unquote(path))  # redis-py unquotes it as well
+    _check_options(query, kind.options, has_tls=scheme == "rediss")
+    parts = (path,) if name == "socket" else tuple(filter(None, path.split("/")))
+    return RedisUrl(name, scheme, match["login"] or "", hosts, parts, query)
 
 
 def masked(url: str) -> str:
     """Return a checked URL with ``***`` for each password, also for one in the query string."""
-    return masked_url(url, is_secret=_is_password)
+    return masked_url(url, is_secret=lambda name: "password" in unquote_plus(name))
 
 
 def shown(url: str) -> str:
@@ -94,9 +127,14 @@ def shown(url: str) -> str:
 
 def has_password(url: str) -> bool:
     """Whether a checked URL holds the password of a data node itself."""
-    head, _, query = url.partition("?")
-    login = head.partition("://")[2].rpartition("@")[0]
-    return ":" in login or any(_option_name(option) == "password" for option in query.split("&"))
+    parts = split(url)
+    return ":" in parts.login or "password" in parse_qs(parts.query)
+
+
+def tls_files(url: str) -> dict[str, str]:
+    """Return the paths of the PEM files that a checked URL names, by option."""
+    options = parse_qs(split(url).query)
+    return {name: options[name][0] for name in TLS_FILES if name in options}
 
 
 def is_cluster(url: str) -> bool:
@@ -104,76 +142,37 @@ def is_cluster(url: str) -> bool:
     return url.partition("://")[0].lower().endswith("+cluster")
 
 
-def host_list(url: str) -> HostList:
-    """Split the URL of a Sentinel or a Cluster, or raise ValueError."""
-    scheme, _, rest = url.partition("://")
-    name, _, kind_name = scheme.lower().partition("+")
-    if name not in ("redis", "rediss") or kind_name not in _KINDS:
-        raise ValueError(_HINT)
-    kind = _KINDS[kind_name]
-    head, _, query = rest.partition("?")
-    place, slash, path = head.partition("/")
-    login, _, hosts = place.rpartition("@")
-    if "@" in path + query or not kind.path.fullmatch(slash + path):
-        raise ValueError(kind.hint)
-    _check_options(query, kind.options, kind.options_hint)
-    pairs = tuple(_host(host, kind) for host in hosts.lower().split(","))
-    if len(set(pairs)) < len(pairs):
-        raise ValueError("names a host twice")
-    return HostList(kind_name, name, login, pairs, tuple(filter(None, path.split("/"))), query)
+def place(url: str) -> tuple[object, ...]:
+    """Return what identifies the server of a checked URL: two URLs of one server give the same value.
+
+    Its text is the same in every process.
+    """
+    parts = split(url)
+    options = parse_qs(parts.query)
+    if parts.kind == "server":
+        return (*parts.hosts[0], _db(parts.path, options))
+    if parts.kind == "socket":
+        return (*parts.path, _db((), options))
+    return (parts.kind, tuple(sorted(parts.hosts)), *parts.path[:1], _db(parts.path[1:], options))
 
 
-def _checked(url: str) -> str:
-    if _NOT_PLAIN.search(url):
-        raise ValueError(_HINT)
-    check_text(url)
-    if _has_kind(url):
-        host_list(url)
-        return url
-    try:
-        parts = urlsplit(url)
-        hosts = parts.netloc.rpartition("@")[2]
-        port = None if "," in hosts else parts.port
-    except ValueError:
-        # the error of urllib repeats a part of the URL, which may be the password.
-        raise ValueError(_HINT) from None
-    _check_place(parts, port)
-    if "," in hosts:
+def _db(path: tuple[str, ...], options: dict[str, list[str]]) -> str:
+    """Return the database as text, because it may not be a number."""
+    return options.get("db", [*path, ""])[0].lstrip("0")
+
+
+def _hosts(name: str, text: str) -> tuple[tuple[str, int], ...]:
+    kind = _KINDS[name]
+    if name == "socket":
+        if text:
+            raise ValueError(kind.hint)
+        return ()
+    if name == "server" and "," in text:
         raise ValueError(_ONE_SERVER)
-    return url
-
-
-def _has_kind(url: str) -> bool:
-    return "+" in url.partition("://")[0]
-
-
-def _check_place(parts: SplitResult, port: int | None) -> None:
-    local = parts.scheme == "unix"
-    stray = "@" in parts.path + parts.query
-    if parts.scheme not in ("redis", "rediss", "unix") or stray or port == 0:
-        raise ValueError(_HINT)
-    if local and (parts.hostname or parts.path in ("", "/")):
-        raise ValueError("needs a path of three slashes: unix:///run/redis.sock")
-    if local:
-        _check_socket(unquote(parts.path))  # redis-py unquotes it as well
-    elif not (parts.hostname and re.fullmatch(r"(/[0-9]{0,9})?", parts.path)):
-        raise ValueError(_HINT)
-    else:
-        check_host(parts.hostname)
-    _check_options(parts.query, _PLAIN_OPTIONS, _PLAIN_OPTIONS_HINT)
-
-
-def _check_socket(path: str) -> None:
-    try:
-        socket_path(path)
-    except ValueError as error:
-        raise ValueError(f"names a socket whose path {error}") from None
-
-
-def _check_options(query: str, allowed: re.Pattern[str], hint: str) -> None:
-    """Refuse other options: time-outs and retries in the URL would override those that a claim relies on."""
-    if not all(allowed.fullmatch(_option_name(option)) for option in query.split("&") if query):
-        raise ValueError(hint)
+    hosts = tuple(_host(host, kind) for host in text.split(","))
+    if len(set(hosts)) < len(hosts):
+        raise ValueError("names a host twice")
+    return hosts
 
 
 def _host(text: str, kind: _Kind) -> tuple[str, int]:
@@ -188,28 +187,18 @@ def _host(text: str, kind: _Kind) -> tuple[str, int]:
         raise ValueError(kind.hint) from None
 
 
-def place(url: str) -> tuple[object, ...]:
-    """Return what identifies the server of a checked URL: two URLs of one server give the same value.
-
-    Its text is the same in every process.
-    """
-    if _has_kind(url):
-        several = host_list(url)
-        return (several.kind, tuple(sorted(several.hosts)), *several.path[:1], _db(several.path[1:], several.query))
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return (parts.path, _db((), parts.query))
-    return (parts.hostname, parts.port or _PLAIN_PORT, _db((parts.path.strip("/"),), parts.query))
+def _check_socket(path: str) -> None:
+    try:
+        socket_path(path)
+    except ValueError as error:
+        raise ValueError(f"names a socket whose path {error}") from None
 
 
-def _db(path: tuple[str, ...], query: str) -> str:
-    """Return the database as text, because it may not be a number."""
-    return parse_qs(query).get("db", [*path, ""])[0].lstrip("0")
-
-
-def _option_name(option: str) -> str:
-    return unquote_plus(option.partition("=")[0])
-
-
-def _is_password(name: str) -> bool:
-    return "password" in unquote_plus(name)
+def _check_options(query: str, allowed: tuple[str, ...], *, has_tls: bool) -> None:
+    """Refuse other options: time-outs and retries in the URL would override those that a claim relies on."""
+    for option in query.split("&") if query else ():
+        name = unquote_plus(option.partition("=")[0])
+        if name not in allowed and not re.fullmatch(r"ssl_[a-z_]+", name):
+            raise ValueError(f"takes only the options {', '.join(allowed)} and ssl_... behind the question mark")
+        if name not in allowed and not has_tls:
+            raise ValueError("takes the options ssl_... only with rediss://")

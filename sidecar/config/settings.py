@@ -234,11 +234,6 @@ class RedisConfig(NamedTuple):
     redis_password_file: Annotated[
         FilePath, "Path of the file with the password for Redis, read again for every connection."
     ] = ""
-    redis_ca: Annotated[
-        FilePath, "Path of the PEM file with the certificates that sign the one of Redis, for `rediss://`."
-    ] = ""
-    redis_cert: Annotated[FilePath, "Path of the PEM file with the sidecar's certificate for Redis."] = ""
-    redis_key: Annotated[FilePath, "Path of the PEM file with the key of that certificate."] = ""
     redis_timeout: Annotated[Seconds, Field(ge=0.01, le=10), "Maximum time to wait for Redis, 10ms to 10s."] = 1
 
 

@@ -10,8 +10,7 @@ from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.connection import AbstractConnection, parse_url
 from redis.exceptions import ClusterError
 
-from sidecar.config.redis_urls import HostList
-from sidecar.store.access import Access
+from sidecar.config.redis_urls import RedisUrl
 from sidecar.store.redis_connection import NO_RETRY, options_of
 
 _SCRIPTS: Final = ("EVAL", "EVALSHA")
@@ -24,9 +23,9 @@ class ClusterConnections:
     ``timeout_s`` each, so that a host that hangs leaves time for another.
     """
 
-    def __init__(self, place: HostList, timeout_s: float, access: Access, key: str) -> None:
+    def __init__(self, place: RedisUrl, timeout_s: float, password_file: str, key: str) -> None:
         parsed = parse_url(f"{place.scheme}://{place.login}@?{place.query}")
-        self._options: Mapping[str, Any] = options_of(parsed, timeout_s / 2, access, timeout_s / 2)
+        self._options: Mapping[str, Any] = options_of(parsed, timeout_s / 2, password_file, timeout_s / 2)
         self._hosts = place.hosts
         self._key = key
         self._cluster: RedisCluster | None = None

@@ -12,9 +12,12 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import AuthenticationError
 
 from sidecar.net.threads import in_thread
-from sidecar.store.access import Access, AccessError
 
 _MAX_LENGTH: Final = 4096
+
+
+class AccessError(ValueError):
+    """The files cannot be used, or contradict the URL. The message repeats neither files nor URL."""
 
 
 class SecretError(AuthenticationError):
@@ -45,7 +48,6 @@ class PasswordFile(CredentialProvider):
         return await in_thread(self.get_credentials)
 
 
-_BESIDE_FILES: Final = {"ssl_cert_reqs", "ssl_check_hostname", "ssl_ciphers", "ssl_min_version", "ssl_password"}
 _UNUSABLE: Final = "the certificates or their key cannot be used"
 
 
@@ -62,24 +64,15 @@ class TlsConnection(SSLConnection):
         await super().connect_check_health(*args, **options)
 
 
-def tls_options(options: Mapping[str, Any], access: Access) -> dict[str, Any]:
-    """The options of a ``TlsConnection``: those of a URL, and the files of ``access``, which are read once as a check.
+def tls_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a ``TlsConnection``: those of a URL, whose files are read once as a check.
 
-    Raises AccessError for files that cannot be used and for options that name files as well, OSError, ValueError,
-    TypeError or RedisError for options that cannot be used.
+    Raises AccessError for files that cannot be used, ValueError, TypeError or RedisError for other options.
     """
-    if access.key and not access.cert:
-        raise AccessError("a key needs its certificate")
-    if access.certificates and any(name.startswith("ssl_") and name not in _BESIDE_FILES for name in options):
-        raise AccessError("certificates stand both in the URL and in files of their own")
-    files = {"ssl_ca_certs": access.ca, "ssl_certfile": access.cert, "ssl_keyfile": access.key}
-    # Without a password OpenSSL would ask for one at the terminal.
-    complete = {"ssl_password": "", **options, **{name: path for name, path in files.items() if path}}
+    complete = {"ssl_password": "", **options}  # without a password OpenSSL would ask for one at the terminal
     try:
         _load(TlsConnection(**complete).ssl_context)
-    except (OSError, ValueError):
-        if not access.certificates:
-            raise
+    except OSError:
         raise AccessError(_UNUSABLE) from None
     return complete
 

@@ -16,7 +16,6 @@ from sidecar.core.fleet.view import BeatReply, Edits, Listing, View
 from sidecar.core.types import US_PER_S, Beat, Entry
 from sidecar.net.threads import in_thread
 from sidecar.store import ledger_rows, replies, scripts
-from sidecar.store.access import NO_FILES, Access
 from sidecar.store.protocol import (
     ERRORS_KEPT_MIN,
     MAX_CAUSES,
@@ -81,14 +80,14 @@ class RedisStore:
         *,
         prefix: str,
         timeout_s: float,
-        access: Access = NO_FILES,
+        password_file: str = "",
         events_max: int = 10_000,
         on_failure: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         def open_client() -> RedisClient:
             from sidecar.store.redis_client import RedisClient  # noqa: PLC0415 - 7 MiB, and see _opened
 
-            return RedisClient(url, timeout_s, access, f"{prefix}:state")
+            return RedisClient(url, timeout_s, password_file, f"{prefix}:state")
 
         self._open = open_client
         self._prefix = prefix

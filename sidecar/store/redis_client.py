@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redis.exceptions import NoScriptError, RedisError
 
-from sidecar.config.redis_urls import host_list, shown
-from sidecar.store.access import NO_FILES, Access, AccessError
+from sidecar.config.redis_urls import shown, split
+from sidecar.store.credentials import AccessError
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_connection import FAILURES, RedisConnection, fixed_connection, master_connection
 from sidecar.store.redis_errors import error_word, message
@@ -39,13 +39,13 @@ class RedisClient:
     ``redis://``, ``rediss://`` and ``unix://`` are fixed addresses; ``redis+sentinel://host,host/master`` is the master
     by its Sentinels, ``redis+cluster://host,host`` the node of a Cluster that owns ``key``.
 
-    Raises ValueError, which repeats nothing of the URL, when the URL or the files of ``access`` cannot be used, or when
+    Raises ValueError, which repeats nothing of the URL, when the URL or the files cannot be used, or when
     they contradict each other.
     """
 
-    def __init__(self, url: str, connect_timeout_s: float, access: Access = NO_FILES, key: str = "") -> None:
+    def __init__(self, url: str, connect_timeout_s: float, password_file: str = "", key: str = "") -> None:
         try:
-            self._connections = _connections(url, connect_timeout_s, access, key)
+            self._connections = _connections(url, connect_timeout_s, password_file, key)
             self._address = shown(url)
         except AccessError:
             raise
@@ -135,12 +135,12 @@ class RedisClient:
                 await self._connections.aclose()
 
 
-def _connections(url: str, timeout_s: float, access: Access, key: str) -> RedisConnection | ClusterConnections:
-    if "+" not in url.partition("://")[0]:
-        return fixed_connection(url, timeout_s, access)
-    place = host_list(url)
+def _connections(url: str, timeout_s: float, password_file: str, key: str) -> RedisConnection | ClusterConnections:
+    place = split(url)
+    if place.kind in ("server", "socket"):
+        return fixed_connection(url, timeout_s, password_file)
     if place.kind == "sentinel":
-        return master_connection(place, timeout_s, access)
+        return master_connection(place, timeout_s, password_file)
     from sidecar.store.cluster_connections import ClusterConnections  # noqa: PLC0415 - few need it
 
-    return ClusterConnections(place, timeout_s, access, key)
+    return ClusterConnections(place, timeout_s, password_file, key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any, Final
 
 from redis import exceptions as theirs
@@ -14,9 +13,8 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelManagedConnection
 from redis.backoff import NoBackoff
 
-from sidecar.config.redis_urls import HostList
-from sidecar.store.access import Access, AccessError
-from sidecar.store.credentials import PasswordFile, TlsConnection, tls_options
+from sidecar.config.redis_urls import RedisUrl
+from sidecar.store.credentials import AccessError, PasswordFile, TlsConnection, tls_options
 
 FAILURES: Final = (OSError, theirs.RedisError, theirs.RedisClusterException)
 """The exceptions of redis-py for a failed exchange."""
@@ -77,12 +75,12 @@ class RedisConnection:
         return connection
 
 
-def fixed_connection(url: str, timeout_s: float, access: Access) -> RedisConnection:
+def fixed_connection(url: str, timeout_s: float, password_file: str) -> RedisConnection:
     """The connection to the server at a fixed address, made within ``timeout_s``. Raises as ``options_of`` does."""
-    return RedisConnection(ConnectionPool(**options_of(parse_url(url), timeout_s, access)))
+    return RedisConnection(ConnectionPool(**options_of(parse_url(url), timeout_s, password_file)))
 
 
-def master_connection(place: HostList, timeout_s: float, access: Access) -> RedisConnection:
+def master_connection(place: RedisUrl, timeout_s: float, password_file: str) -> RedisConnection:
     """The connection to the master that the first Sentinel with an answer names; each Sentinel gets a part of the time.
 
     The options of TLS are for the Sentinels as well, the login and the password file are not.
@@ -91,10 +89,10 @@ def master_connection(place: HostList, timeout_s: float, access: Access) -> Redi
     of_master = {name: value for name, value in parsed.items() if not name.startswith("sentinel_")}
     of_sentinel = {name.removeprefix("sentinel_"): parsed[name] for name in parsed.keys() - of_master.keys()}
     of_both = {name: value for name, value in parsed.items() if name.startswith(("ssl_", "connection_class"))}
-    master = options_of(of_master, timeout_s, access)
+    master = options_of(of_master, timeout_s, password_file)
     master["connection_class"] = _MASTERS[master["connection_class"]]
     share_s = timeout_s / (len(place.hosts) + 1)
-    options = options_of(of_both | of_sentinel, share_s, replace(access, password_file=""), share_s)
+    options = options_of(of_both | of_sentinel, share_s, "", share_s)
     sentinel = Sentinel([])  # type: ignore[no-untyped-call]  # its constructor takes no class of connections
     sentinel.sentinels = [
         Redis.from_pool(ConnectionPool(**options, host=host, port=port)) for host, port in place.hosts
@@ -104,7 +102,7 @@ def master_connection(place: HostList, timeout_s: float, access: Access) -> Redi
 
 
 def options_of(
-    parsed: Mapping[str, Any], connect_s: float, access: Access, reply_s: float | None = None
+    parsed: Mapping[str, Any], connect_s: float, password_file: str, reply_s: float | None = None
 ) -> dict[str, Any]:
     """The options for connections from what ``parse_url`` made of a URL, and their class.
 
@@ -114,14 +112,12 @@ def options_of(
     """
     options = {**parsed, **_OURS, "socket_connect_timeout": connect_s, "socket_timeout": reply_s}
     kind = options.pop("connection_class", Connection)
-    if access.certificates and kind is not SSLConnection:
-        raise AccessError("certificates need a URL with rediss")
-    if access.password_file:
+    if password_file:
         if "password" in options:
             raise AccessError("the password stands both in the URL and in a file")
-        options["credential_provider"] = PasswordFile(options.pop("username", None), access.password_file)
+        options["credential_provider"] = PasswordFile(options.pop("username", None), password_file)
     if kind is SSLConnection:
-        kind, options = TlsConnection, tls_options(options, access)
+        kind, options = TlsConnection, tls_options(options)
     kind(**options)  # refuses options that it does not know
     return {**options, "connection_class": kind}
 

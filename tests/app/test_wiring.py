@@ -42,9 +42,7 @@ test; the second one is short enough for a unix socket.
 """
 
 SHARED: Final = {"redis_url": "redis://127.0.0.1:1", "instance": "a"}
-SECURE: Final = {"redis_url": "rediss://127.0.0.1:1", "instance": "a"}
 OTHER_PAIR: Final = {"tls_cert": "{files}/one-b.crt", "tls_key": "{files}/one-b.key"}
-REDIS_PAIR: Final = SECURE | {"redis_cert": "{files}/one-b.crt", "redis_key": "{files}/one-b.key"}
 OPEN: Final = "RedisStore.__init__.<locals>.open_client"
 
 
@@ -114,10 +112,7 @@ ROWS: Final = (
     # Redis
     Row("redis_url", "redis://127.0.0.1:1/2", f"{OPEN}:url", "redis://127.0.0.1:1/2", SHARED),
     Row("redis_url", "redis://127.0.0.1:1/2", "FleetSettings.servers", "00d0bab42cd0", SHARED),
-    Row("redis_password_file", "{files}/word", "Access.password_file", "{files}/word", SHARED),
-    Row("redis_ca", "{files}/one.crt", "Access.ca", "{files}/one.crt", SECURE),
-    Row("redis_cert", "{files}/one-a.crt", "Access.cert", "{files}/one-a.crt", REDIS_PAIR),
-    Row("redis_key", "{files}/one-a.key", "Access.key", "{files}/one-a.key", REDIS_PAIR),
+    Row("redis_password_file", "{files}/word", f"{OPEN}:password_file", "{files}/word", SHARED),
     Row("redis_timeout", "2s", "RedisStore.timeout_s", "2.0", SHARED),
     Row("state_dir", "{files}/b", "Journal.path", "{files}/b/health-arbiter-app_a.json"),
     # what the app reports, and where

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OTHER = 65_534
-NOBODYS: set[str] = {"redis_ca", "tls_cert", "tls_client_ca"}
+NOBODYS: set[str] = {"tls_cert", "tls_client_ca"}
 """Files that anybody may read."""
 
 
@@ -29,8 +29,9 @@ def _config(**paths: str) -> Config:
 def test_every_file_with_a_secret_is_looked_at() -> None:
     names = {name for name in setting_names() if name.endswith(("_file", "_key", "_cert", "_ca"))}
     named = {*files.secrets(_config(**dict.fromkeys(names, "/f")))}
-    assert named == names - NOBODYS - {"redis_cert"}
-    assert files.secrets(_config(redis_cert="/f")) == {"redis_cert": "/f"}, "without a key it holds both"
+    assert named == names - NOBODYS
+    assert files.secrets(_config(redis_url="rediss://a?ssl_certfile=/c")) == {"redis_url": "/c"}, "it holds both"
+    assert files.secrets(_config(redis_url="rediss://a?ssl_certfile=/c&ssl_keyfile=/k")) == {"redis_url": "/k"}
     assert files.secrets(Config()) == {}
 
 

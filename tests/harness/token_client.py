@@ -6,7 +6,6 @@ import asyncio
 from hashlib import sha1
 from typing import TYPE_CHECKING, Final
 
-from sidecar.store.access import Access
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_client import RedisClient
 from sidecar.store.replies import InvalidReplyError
@@ -30,8 +29,8 @@ class TokenClient:
     ``timeout_s`` may be made shorter once no server answers; the time that each host gets stays as it was.
     """
 
-    def __init__(self, url: str, access: Access = Access(), timeout_s: float = 5.0) -> None:  # noqa: B008 - frozen
-        self.redis = RedisClient(url, timeout_s, access, KEY)
+    def __init__(self, url: str, password_file: str = "", timeout_s: float = 5.0) -> None:
+        self.redis = RedisClient(url, timeout_s, password_file, KEY)
         self.timeout_s = timeout_s
 
     async def aclose(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from harness.certificates import Authority
 from harness.children import Children, StartRedis, short_path
 from harness.ports import free_port
 from harness.sentinels import MASTER, Sentinel
-from sidecar.store.access import Access
 from sidecar.store.redis_client import RedisClient
 
 if TYPE_CHECKING:
@@ -56,9 +54,11 @@ def tls_port(tmp_path_factory: pytest.TempPathFactory, ours: Authority) -> Itera
         yield start_with_tls(StartRedis(directory, children), ours)[1]
 
 
-def access_of(authority: Authority, client: Authority) -> Access:
-    cert, key = client.sign("client")
-    return Access(ca=str(authority.ca), cert=str(cert), key=str(key))
+def options_of(client: Authority | None = None, trusted: Authority | None = None) -> str:
+    """The options of a URL: a certificate that ``client`` has signed, and the authority to trust."""
+    names = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+    paths = (trusted.ca if trusted else "", *(client.sign("client") if client else ("", "")))
+    return "&".join(f"{name}={path}" for name, path in zip(names, paths, strict=True) if path)
 
 
 # -- certificates -------------------------------------------------------------------------------------------
@@ -67,15 +67,15 @@ def access_of(authority: Authority, client: Authority) -> Access:
 async def test_client_certificate_of_a_trusted_authority_logs_in(
     tls_port: int, ours: Authority, open_client: OpenClient
 ) -> None:
-    assert await open_client(f"rediss://127.0.0.1:{tls_port}", access_of(ours, ours)).ping() == "PONG"
+    assert await open_client(f"rediss://127.0.0.1:{tls_port}?{options_of(ours, ours)}").ping() == "PONG"
 
 
 @pytest.mark.parametrize("ca", ["others", "system"])
 async def test_server_of_an_unknown_authority_is_refused(
     ca: str, tls_port: int, ours: Authority, others: Authority, open_client: OpenClient
 ) -> None:
-    access = replace(access_of(ours, ours), ca=str(others.ca) if ca == "others" else "")
-    client = open_client(f"rediss://127.0.0.1:{tls_port}", access)
+    options = options_of(ours, others if ca == "others" else None)
+    client = open_client(f"rediss://127.0.0.1:{tls_port}?{options}")
     assert [await client.ping(), await client.ping()] == ["tls", "tls"]
 
 
@@ -83,8 +83,8 @@ async def test_server_of_an_unknown_authority_is_refused(
 async def test_client_of_an_unknown_authority_is_refused(
     authority: str, tls_port: int, ours: Authority, others: Authority, open_client: OpenClient
 ) -> None:
-    access = access_of(ours, others) if authority == "others" else Access(ca=str(ours.ca))
-    client = open_client(f"rediss://127.0.0.1:{tls_port}", access)
+    options = options_of(others if authority == "others" else None, ours)
+    client = open_client(f"rediss://127.0.0.1:{tls_port}?{options}")
     # In TLS 1.3 the server says so only after the handshake, and its hanging up may overtake its words.
     assert {await client.ping(), await client.ping()} <= {"tls", "connection"}
 
@@ -92,10 +92,11 @@ async def test_client_of_an_unknown_authority_is_refused(
 async def test_name_of_the_server_has_to_be_in_its_certificate_unless_the_url_says_otherwise(
     tls_port: int, ours: Authority, open_client: OpenClient
 ) -> None:
-    access, url = access_of(ours, ours), f"rediss://localhost:{tls_port}"
-    assert await open_client(url, access).ping() == "tls"
-    assert await open_client(f"{url}?ssl_check_hostname=false", access).ping() == "PONG"
-    assert await open_client(f"{url}?ssl_cert_reqs=none", replace(access, ca="")).ping() == "PONG"
+    url = f"rediss://localhost:{tls_port}?{options_of(ours)}"
+    trusting = f"{url}&ssl_ca_certs={ours.ca}"
+    assert await open_client(trusting).ping() == "tls"
+    assert await open_client(f"{trusting}&ssl_check_hostname=false").ping() == "PONG"
+    assert await open_client(f"{url}&ssl_cert_reqs=none").ping() == "PONG"
 
 
 @pytest.mark.process
@@ -110,9 +111,9 @@ async def test_sentinels_and_their_master_are_connected_by_tls(
     )
     children.adopt(sentinel).start()
     url = f"127.0.0.1:{port}/{MASTER}"
-    assert await open_client(f"rediss+sentinel://{url}", access_of(ours, ours)).ping() == "PONG"
-    assert await open_client(f"rediss+sentinel://{url}", Access(ca=str(ours.ca))).ping() in ("tls", "sentinel")
-    assert await open_client(f"redis+sentinel://{url}", Access()).ping() == "sentinel"
+    assert await open_client(f"rediss+sentinel://{url}?{options_of(ours, ours)}").ping() == "PONG"
+    assert await open_client(f"rediss+sentinel://{url}?{options_of(None, ours)}").ping() in ("tls", "sentinel")
+    assert await open_client(f"redis+sentinel://{url}").ping() == "sentinel"
 
 
 @pytest.mark.process
@@ -120,14 +121,14 @@ async def test_cluster_is_connected_by_tls(start_redis: StartRedis, ours: Author
     nodes = {"cluster_enabled": "yes", "cluster_port": str(free_port()), "tls_cluster": "yes"}
     node, port = start_with_tls(start_redis, ours, **nodes)
     node.cli("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-    assert await open_client(f"rediss+cluster://127.0.0.1:{port}", access_of(ours, ours)).ping() == "PONG"
+    assert await open_client(f"rediss+cluster://127.0.0.1:{port}?{options_of(ours, ours)}").ping() == "PONG"
 
 
 async def test_replaced_certificate_is_used(
     tls_port: int, ours: Authority, others: Authority, tmp_path: Path, open_client: OpenClient
 ) -> None:
     cert, key = (Path(shutil.copy(path, tmp_path)) for path in others.sign("client"))
-    client = open_client(f"rediss://127.0.0.1:{tls_port}", Access(ca=str(ours.ca), cert=str(cert), key=str(key)))
+    client = open_client(f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={ours.ca}&ssl_certfile={cert}&ssl_keyfile={key}")
     assert await client.ping() in ("tls", "connection")
     for old, new in zip((cert, key), ours.sign("client"), strict=True):
         shutil.copy(new, old)
@@ -138,7 +139,7 @@ async def test_half_written_certificate_is_refused_until_it_is_whole(
     tls_port: int, ours: Authority, tmp_path: Path, open_client: OpenClient
 ) -> None:
     cert, key = (Path(shutil.copy(path, tmp_path)) for path in ours.sign("client"))
-    client = open_client(f"rediss://127.0.0.1:{tls_port}", Access(ca=str(ours.ca), cert=str(cert), key=str(key)))
+    client = open_client(f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={ours.ca}&ssl_certfile={cert}&ssl_keyfile={key}")
     whole = cert.read_text()
     cert.write_text(whole[:100])
     assert await client.ping() == "tls"
@@ -153,7 +154,7 @@ def test_encrypted_key_without_its_password_is_refused_without_a_prompt(ours: Au
     encrypted = tmp_path / "encrypted.key"
     words = ["pkey", "-in", str(key), "-aes256", "-passout", "pass:hunter2", "-out", str(encrypted)]
     subprocess.run([require("openssl"), *words], check=True, timeout=90)
-    access = Access(cert=str(cert), key=str(encrypted))
+    url = f"rediss://host?ssl_certfile={cert}&ssl_keyfile={encrypted}"
     with pytest.raises(ValueError, match="cannot be used"):
-        RedisClient("rediss://host", 1, access)
-    assert RedisClient("rediss://host?ssl_password=hunter2", 1, access)
+        RedisClient(url, 1)
+    assert RedisClient(f"{url}&ssl_password=hunter2", 1)

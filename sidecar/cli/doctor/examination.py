@@ -111,7 +111,7 @@ async def _server(effective: Config, members: list[Member]) -> AsyncIterator[Fin
     url, timeout_s, prefix = effective.redis.redis_url, effective.redis.redis_timeout, build_store.prefix(effective)
     # In a Cluster every command goes to the owner of the service's keys.
     try:
-        client = RedisClient(url, timeout_s, build_store.access(effective.redis), f"{prefix}:grants")
+        client = RedisClient(url, timeout_s, effective.redis.redis_password_file, f"{prefix}:grants")
     except ValueError as error:
         yield fail("settings", f"ARBITER_REDIS_URL: {error}")
         return

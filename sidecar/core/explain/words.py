@@ -155,7 +155,7 @@ FAILURES: Final[Mapping[str, Explanation]] = MappingProxyType(
         ),
         "tls": Explanation(
             "the TLS handshake with Redis failed, look at the certificates",
-            "the certificates match: ARBITER_REDIS_CA, ARBITER_REDIS_CERT and those of Redis",
+            "the certificates match: those in the options ssl_... of ARBITER_REDIS_URL, and those of Redis",
             "access",
         ),
         "secret": Explanation(

@@ -13,7 +13,6 @@ import pytest
 from harness.certificates import Authority
 from sidecar.cli.doctor.examination import _ask, _reach
 from sidecar.cli.doctor.findings import FindingLevel
-from sidecar.store.access import Access
 from sidecar.store.redis_client import RedisClient
 
 
@@ -38,7 +37,7 @@ async def test_refusal_of_a_certificate_is_explained(host: str, trusted: str, sa
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
-        url = f"rediss://{host}:{server.sockets[0].getsockname()[1]}"
-        async with aclosing(RedisClient(url, 10, Access(ca=str(authorities[trusted].ca)))) as client:
+        url = f"rediss://{host}:{server.sockets[0].getsockname()[1]}?ssl_ca_certs={authorities[trusted].ca}"
+        async with aclosing(RedisClient(url, 10)) as client:
             found = await _reach(partial(_ask, client, 10), client, 10)
     assert (found.level is FindingLevel.FAIL, found.sentence.endswith(said)) == (said != "", True)

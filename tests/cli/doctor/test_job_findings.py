@@ -125,7 +125,7 @@ TRAPS: Final[dict[str, tuple[Changes, str]]] = {
     "misspelt": (env(DRIAN="10s"), "FAIL ARBITER_DRIAN: unknown setting; did you mean ARBITER_DRAIN?"),
     "misspelt in a template": (
         {f"{TEMPLATE}.EmbeddedTmpl": "ARBITER_REDIS={{ .url }}"},
-        "FAIL ARBITER_REDIS: unknown setting; did you mean ARBITER_REDIS_CA?",
+        "FAIL ARBITER_REDIS: unknown setting; did you mean ARBITER_REDIS_URL?",
     ),
     "bad value": (
         env(GRACE="soon"),
