@@ -76,7 +76,6 @@ class EntryWriter:
         self._instance = instance
         self._traits = traits
         self._cause = ""
-        self._refused: set[str] = set()
         self._offset_s = 0.0
         self._restarts = _Restarts(instance)
         self._writers: Mapping[type[Event], Callable[[Any, Record], Entry | None]] = {
@@ -104,8 +103,6 @@ class EntryWriter:
         ]
         entries += self._restarts.of_step(record, at, now)
         self._cause = record.container.cause
-        if record.container.state is not State.SUSPECT:
-            self._refused.clear()
         return entries
 
     def _suspected(self, event: Suspected, record: Record) -> Entry | None:
@@ -120,9 +117,8 @@ class EntryWriter:
             return None
         if isinstance(answer, Granted):
             return self._entry("granted", reason=reasons.reason_word(answer), author=author, detail=detail)
-        if not isinstance(answer, Denied) or (answer.reason in self._refused and event.order is None):
+        if not isinstance(answer, Denied) or (event.is_repeated and event.order is None):
             return None
-        self._refused.add(answer.reason)
         return self._entry("denied", reason=answer.reason, author=author, seconds=answer.retry_after_s, detail=detail)
 
     def _would_cull(self, event: WouldCull, _record: Record) -> Entry:

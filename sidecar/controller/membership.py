@@ -271,4 +271,4 @@ def _ratio(evidence: Evidence, policy: Policy) -> int | None:
 
 
 def _is_refused(container: Container) -> bool:
-    return container.refused and container.presence is Presence.SUSPECT
+    return bool(container.refused) and container.presence is Presence.SUSPECT

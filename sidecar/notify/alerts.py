@@ -12,10 +12,10 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.explain import reasons
-from sidecar.core.fleet.fleet_events import BeatRecord, BudgetEmptied, CausePaused, CauseRecurs, FleetEvent, HoldBegan
-from sidecar.core.life.events import NotHonoured
+from sidecar.core.fleet.fleet_events import BeatRecord, CausePaused, CauseRecurs, FleetEvent, HoldBegan
+from sidecar.core.life.events import Event, NotHonoured, TokenAnswered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Entry, Fleet
+from sidecar.core.types import Denied, Entry, Fleet
 
 
 class Severity(StrEnum):
@@ -75,11 +75,9 @@ def of_beat(record: BeatRecord) -> Iterator[Alert]:
 
 def of_step(record: Record) -> Iterator[Alert]:
     """The alerts of a step. If no container is replaced any more, one message of the fleet has to do."""
-    name = record.container.instance
     for event in record.events:
-        if isinstance(event, NotHonoured):
-            sentence = f"{name} was culled {event.out_s / 60:.0f} min ago and is still there: it has not been replaced."
-            yield Alert("not_honoured", "not_honoured", sentence, name, claim="not_honoured")
+        if (write := _OF_STEP.get(type(event))) and (alert := write(event, record)):
+            yield alert
 
 
 def of_action(entry: Entry, instance: str) -> Alert:
@@ -97,11 +95,19 @@ def redis_away(error: str, away_s: float) -> Alert:
     return Alert("redis", "redis_unknown", f"No answer from Redis for {minutes}, no container can be culled: {why}.")
 
 
-def _budget_empty(_: BudgetEmptied, fleet: Fleet) -> Alert:
-    sentence = (
-        f"All {fleet.capacity} tokens of the budget are in use, and {fleet.suspect} of {fleet.alive} "
-        "containers are suspect: none is culled until a token comes back. An engineer has to look."
-    )
+def _not_honoured(event: NotHonoured, record: Record) -> Alert:
+    name = record.container.instance
+    sentence = f"{name} was culled {event.out_s / 60:.0f} min ago and is still there: it has not been replaced."
+    return Alert("not_honoured", "not_honoured", sentence, name, claim="not_honoured")
+
+
+def _budget_empty(event: TokenAnswered, _: Record) -> Alert | None:
+    answer = event.answer
+    if not isinstance(answer, Denied) or answer.reason != "window" or event.is_late or event.is_repeated:
+        return None
+    said = reasons.answer(answer)
+    suspects = "" if answer.cause else f"; {answer.suspect} of {answer.alive} containers are suspect"
+    sentence = f"{said[0].upper()}{said[1:]}{suspects}. An engineer has to look."
     return Alert("budget", "budget_empty", sentence, claim="budget")
 
 
@@ -140,8 +146,12 @@ def _hold(event: HoldBegan, _: Fleet) -> Alert:
 
 
 _OF_FLEET: Final[Mapping[type[FleetEvent], Callable[[Any, Fleet], Alert]]] = {
-    BudgetEmptied: _budget_empty,
     CausePaused: _paused,
     CauseRecurs: _recurring,
     HoldBegan: _hold,
+}
+
+_OF_STEP: Final[Mapping[type[Event], Callable[[Any, Record], Alert | None]]] = {
+    NotHonoured: _not_honoured,
+    TokenAnswered: _budget_empty,
 }

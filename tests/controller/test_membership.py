@@ -218,7 +218,7 @@ async def test_lost_connection_is_followed_by_a_beat_within_two_seconds_at_times
 
 CHANGES = {
     "is suspect": (UP, SUSPECT),
-    "is refused": (SUSPECT, replace(SUSPECT, refused=True)),
+    "is refused": (SUSPECT, replace(SUSPECT, refused=("window",))),
     "recovers": (SUSPECT, UP),
     "is culled": (SUSPECT, DRAINING),
     "app restarts": (UP, replace(UP, incarnation="boot-2")),
@@ -310,7 +310,7 @@ async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away
     [
         (UP, Beat("a", "boot-1", Presence.WELL, first=True, errors=5)),
         (
-            replace(SUSPECT, refused=True),
+            replace(SUSPECT, refused=("window",)),
             Beat("a", "boot-1", Presence.SUSPECT, "redis", first=True, errors=5, refused=True),
         ),
         (DRAINING, Beat("a", "boot-1", Presence.DOWN, "redis", "web/a/boot-1", first=True, errors=5)),
@@ -324,7 +324,7 @@ async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away
         ),
         (replace(STOPPING, latch=LEASE), Beat("a", "boot-1", Presence.GONE, first=True, errors=5)),
         (
-            replace(SUSPECT, would_culls=2, would_down=True, refused=True),
+            replace(SUSPECT, would_culls=2, would_down=True, refused=("window",)),
             Beat("a", "boot-1#2", Presence.DOWN, "redis", "web/a/boot-1#2", first=True, errors=5),
         ),
         (replace(UP, app="shop.web/0a1b-2c"), Beat("0a1b-2c", "boot-1", Presence.WELL, first=True, errors=5)),

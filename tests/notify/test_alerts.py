@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.containers import begun
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
-from sidecar.core.life.events import NotHonoured
+from sidecar.core.life.events import NotHonoured, TokenAnswered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import CauseTrial, Entry, Evidence, Fleet, Hold, RecurringCause, Unknown
+from sidecar.core.types import CauseTrial, Denied, Entry, Evidence, Fleet, Granted, Hold, RecurringCause, Unknown
 from sidecar.notify.alerts import Alert, of_action, of_beat, of_step
 
 CALM = Fleet(10)
 PAUSED = CauseTrial("redis", 1, 0, 540.0, 1)
 RECURRING = RecurringCause("redis", 1_767_273_600.0, 1_767_446_400.0, 1_767_446_400.0, 9, 3, 2040.0)
-EMPTY = Fleet(10, suspect=1, used=5, capacity=5)
+EMPTY = Denied("window", 5, 5, 200.0, 10, 6)
 
 
 def after(*answers: Fleet | Unknown) -> list[Alert]:
@@ -27,10 +29,6 @@ def after(*answers: Fleet | Unknown) -> list[Alert]:
 @pytest.mark.parametrize(
     ("answer", "word", "sentence"),
     [
-        (EMPTY, "budget_empty", "All 5 tokens of the budget are in use, and 1 of 10"),
-        (Fleet(10, used=5, capacity=5), "", "nobody wants a token"),
-        (Fleet(10, suspect=1, used=4, capacity=5), "", "one is left"),
-        (Fleet(10, suspect=1), "", "the capacity is not known"),
         (Fleet(10, suspect=1, trials=(PAUSED,)), "paused", "Culls for redis did not help: they are paused for 9m."),
         (
             Fleet(10, suspect=8, cause="redis", trials=(PAUSED,)),
@@ -63,9 +61,8 @@ def test_claims_tell_apart_what_is_a_message_of_its_own() -> None:
         *after(CALM, Fleet(10, recurring=(RECURRING._replace(recurs=1_768_000_000.0),))),
         *after(CALM, Fleet(10, hold=Hold("alice", "deploy", 9.0))),
         *after(CALM, Fleet(10, hold=Hold("alice", "deploy", 10.0))),
-        *after(CALM, EMPTY),
     ]
-    assert len({alert.claim for alert in alerts}) == len(alerts) == 8
+    assert len({alert.claim for alert in alerts}) == len(alerts) == 7
     assert [alert.topic for alert in alerts[:3]] == ["paused:redis", "paused:redis", "paused:mysql"]
 
 
@@ -76,6 +73,29 @@ def test_cull_that_is_not_honoured_and_an_action_that_failed_are_messages_about_
     failed = of_action(Entry("action_failed", 1.0, reason="command", detail="exit code 5:\n unit not found"), "a")
     assert "The action command of a failed: exit code 5: unit not found. The container stays out" in failed.sentence
     assert (failed.instance, failed.claim) == ("a", "")
+
+
+@pytest.mark.parametrize(
+    ("event", "is_told"),
+    [
+        (TokenAnswered("id", EMPTY, 0.1), True),
+        (TokenAnswered("id", EMPTY, 0.1, is_repeated=True), False),
+        (TokenAnswered("id", EMPTY, 0.1, is_late=True), False),
+        (TokenAnswered("id", replace(EMPTY, reason="trial"), 0.1), False),
+        (TokenAnswered("id", Granted(5, 5), 0.1), False),
+    ],
+    ids=["refused", "again", "for another incarnation", "refused for another reason", "granted"],
+)
+def test_suspect_that_waits_for_a_token_is_a_message_that_says_when_the_next_one_comes(
+    event: TokenAnswered, *, is_told: bool
+) -> None:
+    alerts = list(of_step(Record((event,), begun(), Evidence(60))))
+    assert [(alert.word, alert.claim) for alert in alerts] == [("budget_empty", "budget")] * is_told
+    for alert in alerts:
+        assert alert.sentence == (
+            "All 5 tokens of the window are in use, the next comes back in 3m 20s; 6 of 10 containers are suspect. "
+            "An engineer has to look."
+        )
 
 
 def test_answer_without_events_is_no_message() -> None:

@@ -48,8 +48,8 @@ HELD: Final = Denied("hold", 0, 10, 60.0, hold=Hold("alice", "looking", 9e9))
 UP: Final = Container(State.UP, 100.0, "web/a", verdict=SICK)
 VARIANTS: Final = {
     "plain": UP,
-    "refused": replace(UP, answer=Denied("window", 10, 10, 60.0), refused=True, is_announced=True),
-    "held": replace(UP, answer=HELD, refused=True),
+    "refused": replace(UP, answer=Denied("window", 10, 10, 60.0), refused=("window",), is_announced=True),
+    "held": replace(UP, answer=HELD, refused=("hold",)),
     "no clear answer": replace(UP, answer=Unknown("timeout"), unknowns=3, unclear=True, asking=True, asked=True),
     "ordered": replace(UP, order=CullOrder("alice", "now", State.UP, None), asking=True),
     "would be down": replace(UP, answer=Granted(1, 10), would_culls=1, would_down=True),

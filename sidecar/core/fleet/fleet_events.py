@@ -92,11 +92,6 @@ class HoldEnded:
     """No hold is in force any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetEmptied:
-    """All tokens are in use, and a container is suspect."""
-
-
 FleetEvent = (
     StoreAway
     | StoreBack
@@ -111,7 +106,6 @@ FleetEvent = (
     | HoldLost
     | HoldBegan
     | HoldEnded
-    | BudgetEmptied
 )
 
 
@@ -162,12 +156,6 @@ def changes(before: Fleet | None, after: Fleet) -> Iterator[FleetEvent]:
         yield HoldLost(after.lost_hold)
     if after.losses > before.losses:
         yield DataLost(after)
-    if _is_budget_empty(after) and not _is_budget_empty(before):
-        yield BudgetEmptied()
-
-
-def _is_budget_empty(fleet: Fleet) -> bool:
-    return 0 < fleet.capacity <= fleet.used and fleet.suspect > 0
 
 
 def _pauses(before: Fleet, after: Fleet) -> Iterator[FleetEvent]:

@@ -50,7 +50,7 @@ class Container:
 
     # of a suspect
     is_announced: bool = False  # whether the store has answered a beat that announced it, and every beat since
-    refused: bool = False  # whether a claim was denied
+    refused: tuple[str, ...] = ()  # the reasons for which claims were denied
     unclear: bool = False  # whether the last claim may have been granted, without a clear answer
 
     # of its retirement
@@ -165,7 +165,7 @@ def enter(container: Container, state: State, now: float, due: float | None = No
     if state in _OUT_OF_BALANCE:
         cause = container.cause
     container = replace(container, state=state, since=now, due=due, cause=cause)
-    return replace(container, unknowns=0, is_announced=False, refused=False, unclear=False)
+    return replace(container, unknowns=0, is_announced=False, refused=(), unclear=False)
 
 
 def out_of_balance(container: Container, now: float, policy: Policy) -> Container:

@@ -159,10 +159,13 @@ def answered(container: Container, trigger: ClaimAnswered, now: float, policy: P
     """Act on the answer to the outstanding claim; the answer to any other claim comes too late."""
     if not container.asking or trigger.claim_id != container.claim_id:
         return late(container, trigger, now, policy)
-    answer = TokenAnswered(trigger.claim_id, trigger.answer, trigger.took_s, order=container.order)
-    is_refused = container.refused or isinstance(trigger.answer, Denied)
+    refused, reason = container.refused, trigger.answer.reason if isinstance(trigger.answer, Denied) else ""
+    answer = TokenAnswered(
+        trigger.claim_id, trigger.answer, trigger.took_s, is_repeated=reason in refused, order=container.order
+    )
+    refused = (*refused, reason) if reason and not answer.is_repeated else refused
     unclear = _is_unclear(container, trigger.answer)
-    container = replace(container, asking=False, answer=trigger.answer, refused=is_refused, unclear=unclear)
+    container = replace(container, asking=False, answer=trigger.answer, refused=refused, unclear=unclear)
     after, effects, events = _decided(container, trigger, now, policy)
     return Step(after, effects, (answer, *events))
 

@@ -91,13 +91,14 @@ class Restarted(Moved):
 
 @dataclass(frozen=True, slots=True)
 class TokenAnswered:
-    """A claim was answered. ``is_late``: no longer wanted. ``order``: the person's order that it was for."""
+    """A claim was answered."""
 
     claim_id: str
     answer: Answer
     took_s: float
-    is_late: bool = False
-    order: CullOrder | None = None
+    is_late: bool = False  # no longer wanted
+    is_repeated: bool = False  # denied for a reason for which this suspect was denied before
+    order: CullOrder | None = None  # the person's order that it was for
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from sidecar.core.fleet.fleet_events import (
-    BudgetEmptied,
     CausePaused,
     CauseRecurs,
     DataLost,
@@ -64,7 +63,6 @@ ROWS: list[tuple[str, dict[str, object], dict[str, object], list[FleetEvent]]] =
     ("hold ended", {"hold": HOLD}, {}, [HoldEnded()]),
     ("hold lost", {"hold": HOLD}, {"lost_hold": HOLD}, [HoldEnded(), HoldLost(HOLD)]),
     ("hold lost as before", {"lost_hold": HOLD}, {"lost_hold": HOLD}, []),
-    ("budget empty", {"suspect": 1}, {"suspect": 1, "used": 5, "capacity": 5}, [BudgetEmptied()]),
     ("numbers", {}, {"alive": 9, "suspect": 1, "down": 1, "helped": 1, "unhelped": 1, "median_errors": 4}, []),
 ]
 

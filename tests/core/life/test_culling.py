@@ -149,5 +149,3 @@ def test_revived_container_is_up_as_another_life_of_the_same_app(drained_for_s: 
     assert (revived.app_start, revived.born, revived.due) == ("one", 0.0, None)
     assert revived.claim_id == f"{APP}/revived-1"
     assert (revived.haproxy_up, revived.nomad_up) == (True, True)
-
-

@@ -107,4 +107,3 @@ def test_granted_container_drains_and_goes_down(policy: Policy, rows: list[Row])
 
 
 # -- gone without a name for the next life --------------------------------------------------------------------
-
