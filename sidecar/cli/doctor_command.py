@@ -1,25 +1,41 @@
-"""``doctor``: problems in Redis, in the sidecar of this machine and around it."""
+"""``doctor``: problems in Redis, in the sidecar of this machine, and in a job of Nomad.
+
+It changes nothing and prints no secret.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from typing import Final
+
 import click
 
-from sidecar.cli.doctor import examination
-from sidecar.cli.parameters import invocation, json_option
+from sidecar.cli.colours import coloured
+from sidecar.cli.doctor import job, job_findings, redis_findings, scrape_findings, sidecar_findings
+from sidecar.cli.doctor.findings import Finding, FindingLevel, warn
+from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR
+from sidecar.cli.parameters import invocation, json_option, show
 from sidecar.cli.remote import URL
 from sidecar.cli.settings_options import SettingsCommand, config, given
+from sidecar.cli.terminal import plain
 from sidecar.config.load import origins
+from sidecar.config.settings import Config
+from sidecar.config.urls import Target
+
+_WIDTH: Final = max(map(len, FindingLevel))
 
 
 @click.command(cls=SettingsCommand)
 @click.option(
-    "--job", metavar="FILE", default=None, help="Also look at this job of Nomad in JSON; - reads it from the input."
+    "--job", "job_file", metavar="FILE", help="Also look at this job of Nomad in JSON; - reads it from the input."
 )
-@click.option("--scrape", metavar="URL", default=None, help="Also propose selectors for this metrics page of the app.")
+@click.option("--scrape", metavar="URL", help="Also propose selectors for this metrics page of the app.")
 @click.option("--url", hidden=True)
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, /, *, job: str | None, scrape: str | None, url: str | None, as_json: bool) -> int:
+def doctor(ctx: click.Context, /, *, job_file: str | None, scrape: str | None, url: str | None, as_json: bool) -> int:
     """Find problems in Redis, in the sidecar here and around it.
 
     \b
@@ -28,9 +44,52 @@ def doctor(ctx: click.Context, /, *, job: str | None, scrape: str | None, url: s
     With --job and without settings it looks at the job alone. The exit code is 1 if one of the findings is a
     failure, else 69 if no sidecar answers here, unless --job or --scrape is given. It leaves nothing behind.
     """  # noqa: D301 - \b makes click leave the line as it is
-    if url is not None or (invocation(ctx).environ.get(URL) and not (job or scrape)):
+    environ = invocation(ctx).environ
+    if url is not None or (environ.get(URL) and not (job_file or scrape)):
         name = URL if url is None else "--url"
         raise click.UsageError(f"{name}: not for doctor: it looks at the machine on which it runs, so run it there")
-    is_set_here = {*origins(given(ctx), invocation(ctx).environ).values()} - {"default", "nomad"}
-    is_here = job is None or bool(is_set_here)
-    return examination.main(config(ctx), as_json=as_json, job=job, page=scrape, is_here=is_here)
+    is_set_here = {*origins(given(ctx), environ).values()} - {"default", "nomad"}
+    groups = None if job_file is None else job.read(job_file)
+    page = None if scrape is None else scrape_findings.target(scrape)
+    examined = _examined(config(ctx), groups, page, is_here=groups is None or bool(is_set_here))
+    found = asyncio.run(_all(examined, print_each=not as_json))
+    failed = any(each.level is FindingLevel.FAIL for each in found)
+    if as_json:
+        show({"failed": failed, "findings": [each._asdict() for each in found]})
+    if (
+        not failed
+        and groups is None
+        and page is None
+        and any(each.what == sidecar_findings.NO_SIDECAR for each in found)
+    ):
+        return EXIT_NO_SIDECAR
+    return EXIT_FAILED if failed else 0
+
+
+async def _all(examined: AsyncIterator[Finding], *, print_each: bool) -> list[Finding]:
+    """Every finding; with ``print_each`` each is printed as soon as it is found."""
+    found = []
+    async for each in examined:
+        found.append(each)
+        if print_each:
+            click.echo(coloured(plain(f"{each.level:<{_WIDTH}} {each.what}: {each.sentence}"), each.level))
+    return found
+
+
+async def _examined(
+    effective: Config, groups: list[job.Group] | None, page: Target | None, *, is_here: bool
+) -> AsyncIterator[Finding]:
+    """Look at this machine and its store, if settings say where they are, and at what the options name."""
+    if is_here:
+        if effective.redis.redis_url:
+            async for found in redis_findings.of_redis(effective):
+                yield found
+        else:
+            yield warn("store", effective.alone)
+        for found in (*sidecar_findings.of_sidecar(effective), *sidecar_findings.of_files(effective, os.environ)):
+            yield found
+    for found in job_findings.of_job(groups or []) if groups is not None else ():
+        yield found
+    if page is not None or effective.scrape.scrape_url:
+        for found in await scrape_findings.of_page(effective.scrape, page):
+            yield found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from socket import gaierror
-from ssl import SSLCertVerificationError, SSLEOFError, SSLError, SSLZeroReturnError
+from ssl import SSLEOFError, SSLError, SSLZeroReturnError
 from typing import Final
 
 from redis import exceptions as theirs
@@ -82,12 +82,3 @@ def message(error: BaseException) -> str:
         return os.strerror(error.errno)
     text = _ARGUMENTS.sub("", " ".join(str(error).split()))
     return text[:_MOST_SAID] or type(error).__name__
-
-
-def certificate_refusal(error: BaseException | None) -> str:
-    """Why the certificate of Redis was refused, as OpenSSL says it; empty if that is not the cause of the error."""
-    while error is not None:
-        if isinstance(error, SSLCertVerificationError):
-            return error.verify_message
-        error = error.__cause__ or error.__context__
-    return ""

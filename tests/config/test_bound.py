@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from sidecar.cli import application, fleet_table
-from sidecar.cli.doctor import findings
 from sidecar.config.bound import BOUND, bound
 from sidecar.config.load import load
 from sidecar.config.model import declared
@@ -79,18 +78,14 @@ def _fleet() -> str:
     return "\n".join(fleet_table.head(seen, time.time()))
 
 
-def _doctor() -> str:
-    return findings.of_budget(BudgetConfig()).sentence
-
-
 def _page() -> str:
     return str(page_state.budget_row(BudgetConfig(), 3, 10, [])["bound"])
 
 
 @pytest.mark.parametrize(
     ("say", "words"),
-    [(_setting, BOUND), (_fleet, OF_TEN), (_doctor, OF_TEN), (_page, OF_TEN)],
-    ids=["setting", "fleet", "doctor", "page"],
+    [(_setting, BOUND), (_fleet, OF_TEN), (_page, OF_TEN)],
+    ids=["setting", "fleet", "page"],
 )
 def test_every_part_that_names_the_budget_has_the_words(say: Callable[[], str], words: str) -> None:
     assert words in say()

@@ -24,8 +24,9 @@ from deploy.nomad_job import (
     seconds,
 )
 from sidecar import __version__
-from sidecar.cli.doctor import job_findings, jobspec
-from sidecar.cli.doctor.jobspec import Check, Group, Reschedule, Restart
+from sidecar.cli.doctor import job as jobs
+from sidecar.cli.doctor import job_findings
+from sidecar.cli.doctor.job import Check, Group, Restart
 from sidecar.config.load import load
 from sidecar.runlock import durations
 
@@ -65,12 +66,12 @@ def _checks(app: Block) -> list[Check]:
             Check(
                 "app",
                 check.get("path", ""),
+                str(check.get("port", service["port"])),
                 seconds(check, "interval"),
-                seconds(check, "timeout"),
                 restart.get("limit", 0),
                 seconds({"grace": "1s", **restart}, "grace"),
-                str(check.get("port", service["port"])),
-                kind=check["type"],
+                is_secured=False,
+                misspelt="",
             )
         )
     return checks
@@ -78,7 +79,7 @@ def _checks(app: Block) -> list[Check]:
 
 @both_jobs
 def test_sample_has_what_the_job_file_says(path: Path, sample: str) -> None:
-    (group,), shipped = jobspec.read(str(SAMPLES / sample)), read(path.read_text())
+    (group,), shipped = jobs.read(str(SAMPLES / sample)), read(path.read_text())
     app, arbiter = group.tasks
     assert (app.restart, arbiter.restart) == (_restart(shipped.app), _restart(shipped.arbiter))
     assert (app.shutdown_delay_s, app.kill_timeout_s) == (
@@ -88,7 +89,7 @@ def test_sample_has_what_the_job_file_says(path: Path, sample: str) -> None:
     assert arbiter.kill_timeout_s == seconds(shipped.arbiter, "kill_timeout")
     assert arbiter.env == one(shipped.arbiter, "env")
     assert arbiter.is_sidecar == one(shipped.arbiter, "lifecycle")["sidecar"]
-    assert (arbiter.memory_mb, arbiter.memory_max_mb) == (one(shipped.arbiter, "resources")["memory"], 0)
+    assert arbiter.memory_mb == one(shipped.arbiter, "resources")["memory"]
     assert arbiter.has_token == bool(one(shipped.arbiter, "identity").get("file"))
     assert [(each.change_mode, each.is_env) for each in arbiter.templates] == [
         (each["change_mode"], each["env"]) for each in blocks(shipped.arbiter, "template")
@@ -99,7 +100,8 @@ def test_sample_has_what_the_job_file_says(path: Path, sample: str) -> None:
 def _has_the_rest(group: Group, shipped: JobFile) -> None:
     """What belongs to the group: network, services and the replacement."""
     again = one(shipped.group, "reschedule")
-    assert group.reschedule == Reschedule(again["delay_function"], not again["unlimited"], seconds(again, "delay"))
+    assert (again["delay_function"], again["unlimited"]) == ("constant", True)
+    assert group.replaced_within_s == seconds(again, "delay")
     assert group.network_mode == one(shipped.group, "network")["mode"]
     assert group.ports == {label: port["to"] for label, port in shipped.ports.items()}
     services = blocks(shipped.app, "service")
@@ -109,7 +111,7 @@ def _has_the_rest(group: Group, shipped: JobFile) -> None:
 
 @both_jobs
 def test_doctor_finds_nothing_in_the_job(path: Path, sample: str) -> None:
-    findings = job_findings.of_job(jobspec.read(str(SAMPLES / sample)))
+    findings = job_findings.of_job(jobs.read(str(SAMPLES / sample)))
     assert [finding.sentence for finding in findings if finding.level != "ok"] == []
     job = read(path.read_text())
     assert job.images["arbiter_image"] == f"health-arbiter:{__version__}"

@@ -29,6 +29,9 @@ _SETTINGS: Final[tuple[tuple[str, Callable[[FleetSettings], str]], ...]] = (
 )
 """Each setting that should be the same in all sidecars of a service, and its value as an operator writes it."""
 
+ADDRESS: Final = "ARBITER_REDIS_URL"
+"""The setting whose values no sidecar writes down, only a digest of them."""
+
 
 def settings_of(text: str) -> dict[str, str]:
     """The settings in one text with their values; those that this version does not know are left out."""
@@ -50,7 +53,7 @@ def _differing(every: Sequence[FleetSettings]) -> list[str]:
     differing = [f"{name} is {' and '.join(several)}" for name, several in values.items() if len(several) > 1]
     addresses = {settings.servers for settings in every}
     if len(addresses) > 1:
-        differing.append(f"ARBITER_REDIS_URL names {len(addresses)} different addresses")
+        differing.append(f"{ADDRESS} names {len(addresses)} different addresses")
     return differing
 
 

@@ -77,13 +77,12 @@ def test_shared_server_with_a_fleet_on_it_is_well(start_thread: StartThread, sta
     done = _doctor(one)
     assert done.code == 0
     assert set(levels(done).values()) == {"ok"}
-    assert done.out.startswith(f"ok   reachable redis://app:***@127.0.0.1:{server.port}/0: a PING takes ")
+    assert done.out.startswith(f"ok   reachable: redis://app:***@127.0.0.1:{server.port}/0: ")
     assert "ok   shared: 1 other instances are seen, and this one\n" in done.out
     assert "ok   write: a key of the service was written and removed again\n" in done.out
-    assert "ok   beat: the store heard from a " in done.out
     assert f"ok   public: {one.settings['public_listen']}: /livez is 200\n" in done.out
     assert f"ok   agent: {one.settings['agent_listen']}: it says 'up ready 100%'\n" in done.out
-    assert done.out.endswith(f"ok   state: {one.settings['state_dir']} can be written to\n")
+    assert done.out.splitlines()[-1].startswith("ok   files: ")
 
 
 def test_server_that_forgets_is_warned_of(run_dir: Path, start_redis: StartRedis) -> None:
@@ -96,9 +95,7 @@ def test_server_that_forgets_is_warned_of(run_dir: Path, start_redis: StartRedis
 def test_server_that_is_out_of_memory_is_a_failure(run_dir: Path, redis_server: RedisServer) -> None:
     redis_server.cli("CONFIG", "SET", "maxmemory", "100kb")
     done = _doctor(_alone(run_dir, redis_server.url))
-    assert (levels(done)["memory"], levels(done)["write"]) == ("FAIL", "FAIL")
     assert "FAIL write: nothing can be written, so no container can be culled: Redis is out of memory" in done.out
-    assert "FAIL memory: full, so no container can be culled" in done.out
 
 
 def test_limit_within_the_usual_errors_of_the_fleet_is_warned_of(
@@ -152,7 +149,7 @@ def test_server_that_does_not_answer_is_a_failure(
     else:
         url = url.replace("redis://", f"redis://:{SECRET}@")
     done = _doctor(_alone(run_dir, url, "500ms" if breaks == "hung" else "10s"))
-    assert levels(done) == {"reachable": "FAIL", "no_sidecar": "warn", "budget": "ok", "state": "ok"}
+    assert levels(done) == {"reachable": "FAIL", "no_sidecar": "warn", "files": "ok"}
     assert said in done.out.splitlines()[0]
 
 
@@ -188,7 +185,7 @@ def test_owner_of_the_keys_is_found_in_a_cluster(run_dir: Path, start_redis: Sta
         node.cli("CONFIG", "SET", "appendonly", "yes")
     by_cluster = levels(_doctor(_alone(run_dir, cluster.url_of(*strangers))))
     assert (by_cluster["role"], by_cluster["persistence"], by_cluster["scripts"]) == ("ok", "warn", "ok")
-    assert by_cluster["user"] == "warn", "the key of the other service lies in the same slot"
+    assert "cluster" not in by_cluster
     by_node = levels(_doctor(_alone(run_dir, strangers[0].url)))
     assert (by_node["cluster"], by_node["persistence"], by_node["scripts"]) == ("warn", "ok", "FAIL")
 
@@ -196,7 +193,7 @@ def test_owner_of_the_keys_is_found_in_a_cluster(run_dir: Path, start_redis: Sta
 def test_store_in_memory_is_named_as_such(start_thread: StartThread) -> None:
     done = _doctor(start_thread())
     assert done.out.startswith(f"warn store: {ALONE['enforce']}\nok   sidecar: it answers at its local listener\n")
-    assert levels(done).keys() == {"store", "sidecar", "budget", "public", "agent", "state"}
+    assert levels(done).keys() == {"store", "sidecar", "public", "agent", "files"}
 
 
 def test_sidecar_that_runs_with_other_settings_is_noticed(start_thread: StartThread, redis_server: RedisServer) -> None:
@@ -231,12 +228,7 @@ def test_findings_are_printed_as_json(start_thread: StartThread) -> None:
     done = command(start_thread(), "doctor", "--json")
     printed = json.loads(done.out)
     assert (done.code, printed["failed"]) == (0, False)
-    assert printed["findings"][0] == {
-        "where": "",
-        "level": "warn",
-        "what": "store",
-        "sentence": ALONE["enforce"],
-    }
+    assert printed["findings"][0] == {"level": "warn", "what": "store", "sentence": ALONE["enforce"]}
 
 
 def test_listener_without_an_answer_is_a_failure(start_thread: StartThread, run_dir: Path) -> None:
@@ -254,7 +246,7 @@ def test_job_file_is_looked_at_too(start_thread: StartThread, run_dir: Path) -> 
     assert "ok   job: group web: a culled app is restarted 30 to 36 s after the grant" in good.out
     (run_dir / "bad.nomad").write_text(JOB.read_text().replace("/health/nomad", "/health"))
     bad = command(one, "doctor", "--json", "--job", str(run_dir / "bad.nomad"))
-    assert bad.code == 0
+    assert bad.code == 1
     assert any("it has to ask /health/nomad" in each["sentence"] for each in json.loads(bad.out)["findings"])
     none = command(one, "doctor", "--job", str(run_dir / "none"))
     assert none == (2, "", f"health-arbiter: --job: {run_dir / 'none'} cannot be read: no such file or directory\n")
@@ -264,12 +256,6 @@ def test_job_file_alone_is_looked_at_on_a_machine_without_settings() -> None:
     doctor = [sys.executable, "-m", "sidecar", "doctor", "--job", str(JOB)]
     done = subprocess.run(doctor, cwd=ROOT, env={}, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, {line.split()[1] for line in done.stdout.splitlines()}) == (0, {"job:"})
-
-
-def test_task_of_nomad_is_compared_with_its_allocation(start_thread: StartThread) -> None:
-    done = _doctor(start_thread(), NOMAD_ALLOC_ID="5cfd2a7c", NOMAD_ALLOC_DIR="/nowhere", NOMAD_PORT_arbiter="1")
-    assert "warn nomad: ARBITER_INSTANCE is a and not the allocation's id 5cfd2a7c" in done.out
-    assert "outside the allocation's directory /nowhere" in done.out
 
 
 def test_doctor_fits_beside_the_daemon_into_the_memory_of_the_job(

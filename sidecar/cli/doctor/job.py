@@ -25,7 +25,6 @@ STDIN: Final = "-"
 SOME_PORT: Final = 20_000
 """Nomad chooses dynamic ports from here on; a port that the job does not know is this one or one of the next."""
 
-HINT: Final = "give the output of nomad job run -output FILE"
 _CHECK_RESTART: Final = "CheckRestart"
 
 
@@ -42,32 +41,21 @@ class Restart(NamedTuple):
     interval_s: float = 1800.0
 
 
-class Reschedule(NamedTuple):
-    """When a failed allocation is replaced; the defaults are Nomad's for a service."""
-
-    function: str = "exponential"
-    is_limited: bool = False
-    delay_s: float = 30.0
-
-
 class Check(NamedTuple):
     """A check of a service."""
 
     task: str
     """The task of its service; empty: the service is one of the group."""
     path: str
+    port: str
+    """The label or number of the port that it asks."""
     interval_s: float
-    timeout_s: float
     limit: int
     """Failures in a row after which Nomad restarts the task; 0: it restarts nothing."""
     grace_s: float
-    port: str = ""
-    """The label or number of the port that it asks."""
-    protocol: str = "http"
-    names_host: bool = False
-    """Whether it can trust a certificate."""
-    kind: str = "http"
-    misspelt: str = ""
+    is_secured: bool
+    """Whether it speaks TLS, and can trust the certificate of an address."""
+    misspelt: str
     """A field that Nomad ignores, and that looks like ``CheckRestart``."""
 
 
@@ -75,11 +63,11 @@ class Template(NamedTuple):
     """A file that Nomad writes for a task."""
 
     data: str
-    is_env: bool = False
+    destination: str
+    is_env: bool
     """Whether its lines become environment variables."""
-    change_mode: str = "restart"
-    destination: str = ""
-    wait_s: float = 5.0
+    change_mode: str
+    wait_s: float
     """Time that Nomad waits for further changes before it writes the file anew."""
 
 
@@ -87,22 +75,18 @@ class Task(NamedTuple):
     """One task of a group."""
 
     name: str
-    env: Mapping[str, str] = {}
-    restart: Restart = Restart()
-    is_sidecar: bool = False
-    kill_timeout_s: float = 5.0
-    shutdown_delay_s: float = 0.0
-    driver: str = ""
-    templates: tuple[Template, ...] = ()
-    memory_mb: int = 300
-    memory_max_mb: int = 0
-    has_token: bool = False
-    """Whether Nomad writes the token of the task's identity into a file."""
-    image: str = ""
-    words: tuple[str, ...] = ()
+    env: Mapping[str, str]
+    restart: Restart
+    is_sidecar: bool
+    kill_timeout_s: float
+    shutdown_delay_s: float
+    image: str
+    words: tuple[str, ...]
     """Its command line."""
-    core_limit: str = ""
-    """The maximum size of its core files; empty: none is set."""
+    templates: tuple[Template, ...]
+    memory_mb: int
+    has_token: bool
+    """Whether Nomad writes the token of the task's identity into a file."""
 
 
 class Group(NamedTuple):
@@ -111,13 +95,14 @@ class Group(NamedTuple):
     name: str
     tasks: tuple[Task, ...]
     checks: tuple[Check, ...]
-    network_mode: str = ""
-    ports: Mapping[str, int] = {}
+    network_mode: str
+    ports: Mapping[str, int]
     """Label -> port as the tasks see it."""
-    tags: tuple[str, ...] = ()
+    tags: tuple[str, ...]
     """The tags of all services."""
-    reschedule: Reschedule = Reschedule()
-    has_service: bool = False
+    has_service: bool
+    replaced_within_s: float
+    """Time until a failed allocation is replaced; infinite: later each time, or not always."""
 
 
 def read(path: str) -> list[Group]:
@@ -126,72 +111,62 @@ def read(path: str) -> list[Group]:
         if path == STDIN:
             text = sys.stdin.read(SIZE_LIMIT)
         else:
-            with Path(path).open(encoding="utf-8") as file:
+            with Path(path).open(encoding="utf-8", errors="replace") as file:
                 text = file.read(SIZE_LIMIT)
-    except (OSError, UnicodeDecodeError) as error:
-        why = cause(error) if isinstance(error, OSError) else "not UTF-8"
-        raise JobError(f"--job: {path} cannot be read: {why}") from None
+    except OSError as error:
+        raise JobError(f"--job: {path} cannot be read: {cause(error)}") from None
     try:
         value = json.loads(text)
         job = value.get("Job", value)
         return [_group(group, job) for group in job["TaskGroups"]]
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
-        raise JobError(f"--job: {path} is not a job of Nomad in JSON: {HINT}") from None
+        hint = "give the output of nomad job run -output FILE"
+        raise JobError(f"--job: {path} is not a job of Nomad in JSON: {hint}") from None
 
 
 def _group(block: Block, job: Block) -> Group:
-    restart = _restart(block, Restart())
+    restart, delay_s = _restart(block, Restart()), _seconds(block, "ShutdownDelay", 0.0)
     tasks = list(_blocks(block, "Tasks"))
-    network = next(_blocks(block, "Networks"), {})
+    network: Block = next(_blocks(block, "Networks"), {})
     services = [(service, "") for service in _blocks(block, "Services")]
     services += [(service, str(task["Name"])) for task in tasks for service in _blocks(task, "Services")]
-    delay_s = _seconds(block, "ShutdownDelay", 0.0)
     return Group(
-        str(block["Name"]),
-        tuple(_task(task, restart, delay_s) for task in tasks),
-        tuple(check for service, task in services for check in _checks(service, task)),
-        str(network.get("Mode") or ""),
-        _ports(network),
-        tuple(str(tag) for service, _ in services for tag in service.get("Tags") or ()),
-        _reschedule({**_block(job, "Reschedule"), **_block(block, "ReschedulePolicy")}),
+        name=str(block["Name"]),
+        tasks=tuple(_task(task, restart, delay_s) for task in tasks),
+        checks=tuple(check for service, task in services for check in _checks(service, task)),
+        network_mode=str(network.get("Mode") or ""),
+        ports=_ports(network),
+        tags=tuple(str(tag) for service, _ in services for tag in _blocks(service, "Tags")),
         has_service=bool(services),
+        replaced_within_s=_replaced_within_s({**_block(job, "Reschedule"), **_block(block, "ReschedulePolicy")}),
     )
 
 
 def _task(block: Block, of_group: Restart, shutdown_delay_s: float) -> Task:
-    resources, config = _block(block, "Resources"), _block(block, "Config")
-    ulimit = config.get("ulimit") or {}
+    config, identities = _block(block, "Config"), (_block(block, "Identity"), *_blocks(block, "Identities"))
     return Task(
-        str(block["Name"]),
-        {str(name): str(value) for name, value in _block(block, "Env").items()},
-        _restart(block, of_group),
+        name=str(block["Name"]),
+        env={str(name): str(value) for name, value in _block(block, "Env").items()},
+        restart=_restart(block, of_group),
         is_sidecar=bool(_block(block, "Lifecycle").get("Sidecar")),
-        kill_timeout_s=_seconds(block, "KillTimeout", Task("").kill_timeout_s),
+        kill_timeout_s=_seconds(block, "KillTimeout", 5.0),
         shutdown_delay_s=max(shutdown_delay_s, _seconds(block, "ShutdownDelay", 0.0)),
-        driver=str(block.get("Driver") or ""),
-        templates=tuple(map(_template, _blocks(block, "Templates"))),
-        memory_mb=int(_given(resources, "MemoryMB", Task("").memory_mb)),
-        memory_max_mb=int(_given(resources, "MemoryMaxMB", 0)),
-        has_token=any(identity.get("File") is True for identity in _identities(block)),
         image=str(config.get("image") or ""),
-        words=tuple(map(str, (*filter(None, [config.get("command")]), *(config.get("args") or ())))),
-        core_limit=str((ulimit[0] if isinstance(ulimit, list) else ulimit).get("core") or ""),
+        words=tuple(map(str, (config.get("command") or "", *_blocks(config, "args")))),
+        templates=tuple(map(_template, _blocks(block, "Templates"))),
+        memory_mb=int(_given(_block(block, "Resources"), "MemoryMB", 300)),
+        # Only an identity of Nomad itself counts: another one has a name, and its file too.
+        has_token=any(each.get("File") is True and each.get("Name") in (None, "", "default") for each in identities),
     )
-
-
-def _identities(block: Block) -> Iterator[Block]:
-    """The identities of Nomad itself: another one has a name, and its file too."""
-    every = (_block(block, "Identity"), *_blocks(block, "Identities"))
-    return (each for each in every if each.get("Name") in (None, "", "default"))
 
 
 def _template(block: Block) -> Template:
     return Template(
-        str(block.get("EmbeddedTmpl") or ""),
-        bool(block.get("Envvars")),
-        str(block.get("ChangeMode") or Template("").change_mode),
-        str(block.get("DestPath") or ""),
-        _seconds(_block(block, "Wait"), "Min", Template("").wait_s),
+        data=str(block.get("EmbeddedTmpl") or ""),
+        destination=str(block.get("DestPath") or ""),
+        is_env=bool(block.get("Envvars")),
+        change_mode=str(block.get("ChangeMode") or "restart"),
+        wait_s=_seconds(_block(block, "Wait"), "Min", 5.0),
     )
 
 
@@ -203,10 +178,10 @@ def _ports(network: Block) -> dict[str, int]:
     }
 
 
-def _reschedule(block: Block) -> Reschedule:
+def _replaced_within_s(block: Block) -> float:
     is_limited = block.get("Unlimited") is False or int(_given(block, "Attempts", 0)) > 0
-    function = str(block.get("DelayFunction") or Reschedule().function)
-    return Reschedule(function, is_limited, _seconds(block, "Delay", Reschedule().delay_s))
+    is_constant = block.get("DelayFunction") == "constant"
+    return _seconds(block, "Delay", 30.0) if is_constant and not is_limited else float("inf")
 
 
 def _restart(parent: Block, otherwise: Restart) -> Restart:
@@ -224,22 +199,20 @@ def _checks(service: Block, task: str) -> Iterator[Check]:
         restart = _block(check, _CHECK_RESTART)
         similar = get_close_matches(_CHECK_RESTART, check, cutoff=0.8)
         yield Check(
-            task,
-            str(check.get("Path") or ""),
-            _seconds(check, "Interval", 0.0),
-            _seconds(check, "Timeout", 0.0),
-            int(_given(restart, "Limit", 0)),
-            _seconds(restart, "Grace", 1.0),
+            task=task,
+            path=str(check.get("Path") or ""),
             port=str(check.get("PortLabel") or service.get("PortLabel") or ""),
-            protocol=str(check.get("Protocol") or "http"),
-            names_host=bool(check.get("TLSSkipVerify") or check.get("TLSServerName")),
-            kind=str(check.get("Type") or "http"),
+            interval_s=_seconds(check, "Interval", 0.0),
+            limit=int(_given(restart, "Limit", 0)),
+            grace_s=_seconds(restart, "Grace", 1.0),
+            is_secured=check.get("Protocol") == "https"
+            and bool(check.get("TLSSkipVerify") or check.get("TLSServerName")),
             misspelt=next((name for name in similar if name != _CHECK_RESTART), ""),
         )
 
 
-def _blocks(parent: Block, name: str) -> Iterator[Block]:
-    """The blocks of this name."""
+def _blocks(parent: Block, name: str) -> Iterator[Any]:
+    """The values of a list."""
     yield from parent.get(name) or ()
 
 

@@ -1,0 +1,200 @@
+"""The findings of ``doctor`` about Redis: what it says of itself, what its user may do, and the fleet in it.
+
+Nothing is changed: no beat, no claim, no hold, and the test key is removed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from sidecar.app import build_store
+from sidecar.cli.doctor import settings_differences
+from sidecar.cli.doctor.findings import Finding, fail, ok, warn
+from sidecar.config import redis_urls
+from sidecar.config.settings import Config
+from sidecar.core.explain import reasons, words
+from sidecar.core.fleet.members import MemberList
+from sidecar.core.types import Unknown
+from sidecar.store.protocol import StoreError
+from sidecar.store.redis_client import RedisClient
+
+T = TypeVar("T")
+Ask = Callable[..., Awaitable[Any]]
+Info = Mapping[str, str]
+"""The reply to INFO: field and value."""
+
+CLOCK_LIMIT_S: Final = 5.0
+NAMES_LIMIT: Final = 5
+"""Maximum number of instance names in one sentence."""
+
+_WRITE: Final = "redis.call('SET', KEYS[1], '1', 'PX', '1000') return redis.call('DEL', KEYS[1])"
+_OTHER_SERVICE: Final = "{ha:doctor/other}:doctor"
+
+
+async def of_redis(config: Config) -> AsyncIterator[Finding]:
+    """Ask the server for all that ``doctor`` looks at; after a server that does not answer there is nothing more."""
+    url, timeout_s, prefix = config.redis.redis_url, config.redis.redis_timeout, build_store.prefix(config)
+    try:  # in a Cluster every command goes to the owner of the service's keys
+        client = RedisClient(url, timeout_s, config.redis.redis_password_file, f"{prefix}:grants")
+    except ValueError as error:
+        yield fail("settings", f"ARBITER_REDIS_URL: {error}")
+        return
+    ask = partial(_ask, client, timeout_s)
+    budget = build_store.fleet_budget(config, build_store.redis_store(config))
+    async with aclosing(client), aclosing(budget):
+        ping_s = await _ping_s(ask)
+        if isinstance(ping_s, Unknown) and ping_s.error != "permission":
+            yield fail("reachable", f"{redis_urls.masked(url)}: {reasons.unreachable(ping_s)}")
+            return
+        took = "it answers, though the user may not PING" if isinstance(ping_s, Unknown) else f"{ping_s * 1000:.1f} ms"
+        yield ok("reachable", f"{redis_urls.masked(url)}: {took}")
+        yield of_clock(await _ahead_s(ask))
+        save = await ask(lambda reply: reply[1].decode(), "CONFIG", "GET", "save")
+        info = await ask(_fields, "INFO")
+        for found in of_info(info, save):
+            yield found
+        if not isinstance(info, Unknown) and info.get("cluster_enabled") == "1" and not redis_urls.is_cluster(url):
+            yield warn("cluster", "the server is a node of a Cluster: its URL is redis+cluster://...")
+        for found in of_rights(
+            await ask(_nothing, "EVAL", _WRITE, "1", f"{prefix}:doctor"),
+            await ask(_nothing, "EVAL", "return 1", "1", _OTHER_SERVICE),
+        ):
+            yield found
+        for found in of_fleet(await budget.member_list(), config.identity.instance):
+            yield found
+
+
+async def _ask(client: RedisClient, timeout_s: float, read: Callable[[Any], T], *command: str) -> T | Unknown:
+    """The answer to one command; a failure is ``Unknown``, as with claims."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await client.ask(read, *command)
+    except StoreError as error:
+        return Unknown(error.word, error.said)
+    except TimeoutError:
+        return Unknown("timeout", client.silence())
+
+
+async def _ping_s(ask: Ask) -> float | Unknown:
+    """How long a PING takes on an open connection, in seconds."""
+    for _ in range(2):  # the first one connects
+        begun = time.perf_counter()
+        if isinstance(answer := await ask(_nothing, "PING"), Unknown):
+            return answer
+    return time.perf_counter() - begun
+
+
+async def _ahead_s(ask: Ask) -> float | Unknown:
+    """The seconds by which the server's clock is ahead of this machine's."""
+    begun = time.time()
+    answer: float | Unknown = await ask(_unix_s, "TIME")
+    return answer if isinstance(answer, Unknown) else answer - (begun + time.time()) / 2
+
+
+def _nothing(_reply: object) -> None:
+    """Ignore the reply: only its success matters."""
+
+
+def _unix_s(reply: Sequence[bytes]) -> float:
+    seconds, micros = map(int, reply)
+    return seconds + micros / 1_000_000
+
+
+def _fields(reply: bytes) -> dict[str, str]:
+    rows = (line.partition(":") for line in reply.decode().splitlines() if not line.startswith("#"))
+    return {name: value for name, _, value in rows if name}
+
+
+# -- the server -------------------------------------------------------------------------------------------------
+
+
+def of_clock(ahead_s: float | Unknown) -> Finding:
+    """Whether the server's clock agrees with this machine's."""
+    if isinstance(ahead_s, Unknown):
+        return warn("clock", f"cannot tell: {reasons.unreachable(ahead_s)}")
+    if abs(ahead_s) > CLOCK_LIMIT_S:
+        text = f"the server is {abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'behind'} this machine"
+        return warn("clock", f"{text}; the budget goes by the server's clock")
+    return ok("clock", f"it differs from ours by {abs(ahead_s):.1f} s")
+
+
+def of_info(info: Info | Unknown, save: str | Unknown) -> Iterator[Finding]:
+    """The findings about the server's reply to INFO and its setting ``save``."""
+    if isinstance(info, Unknown):
+        yield warn("server", f"cannot tell its version, role and persistence: {reasons.unreachable(info)}")
+        return
+    name, version = info.get("server_name", "redis"), info.get("redis_version", "unknown")
+    yield ok("version", f"{name} {info.get(f'{name}_version', version)}")
+    if info.get("role") == "master":
+        yield ok("role", f"master, with {info.get('connected_slaves', '0')} replicas")
+    else:
+        yield fail("role", "a read-only replica, which cannot grant: the URL has to lead to its master")
+    policy = info.get("maxmemory_policy", "unknown")
+    if info.get("maxmemory") == "0" or policy == "noeviction":
+        yield ok("eviction", "none")
+    else:
+        yield warn("eviction", f"{policy}: it may forget culls when its memory is full; set noeviction")
+    yield _persistence(info, save)
+
+
+def _persistence(info: Info, save: str | Unknown) -> Finding:
+    if info.get("aof_enabled") == "1":
+        return ok("persistence", "append-only file")
+    if isinstance(save, Unknown):
+        text = f"no append-only file, and whether it takes snapshots is not known: {reasons.unreachable(save)}"
+        return warn("persistence", text)
+    if save:
+        return ok("persistence", "snapshots: a restart forgets what came after the last one")
+    return warn("persistence", "none: a restart forgets all culls; set appendonly yes")
+
+
+def of_rights(own: Unknown | None, others: Unknown | None) -> Iterator[Finding]:
+    """What the user may write: a key of the service, and by a script that does nothing one of another service."""
+    if own is not None:
+        yield fail("write", f"nothing can be written, so no container can be culled: {reasons.unreachable(own)}")
+        return
+    yield ok("write", "a key of the service was written and removed again")
+    if others is None:
+        text = "this user may write the keys of every service, and so may everyone who learns its password"
+        yield warn("user", f"{text}; deploy/redis has a user for a single service")
+    elif others.error == "permission":
+        yield ok("user", "it may not write the keys of other services")
+
+
+# -- the fleet --------------------------------------------------------------------------------------------------
+
+
+def of_fleet(members: MemberList | Unknown, instance: str) -> Iterator[Finding]:
+    """What the sidecars of the service have set, as the store has it. How the fleet is, ``fleet`` says."""
+    if isinstance(members, Unknown):
+        yield fail("scripts", f"the fleet's state cannot be read: {reasons.unreachable(members)}")
+        return
+    yield ok("scripts", f"they run; {members.used} tokens are in use")
+    names = [member.instance for member in members.members]
+    if others := sum(name != instance for name in names):
+        yield ok("shared", f"{others} other instances are seen, {'and' if instance in names else 'but not'} this one")
+    else:
+        text = "no other instance is seen: they use another store (URL, namespace, service, mode), or do not run"
+        yield warn("shared", text)
+    if double := [member.instance for member in members.members if member.duplicate]:
+        text = "two containers run under one instance name, and neither may be culled"
+        yield fail(
+            "duplicate", f"{text}: {reasons.names(double, NAMES_LIMIT)}; give each an ARBITER_INSTANCE of its own"
+        )
+    yield _settings(members.policies)
+    if not members.fleet.tells_process:
+        yield warn("process", words.UNKNOWN_PROCESS)
+
+
+def _settings(texts: tuple[str, ...]) -> Finding:
+    if len(texts) <= 1:
+        return ok("settings", "all sidecars run with the same ones")
+    differing = settings_differences.differences(texts)
+    if settings_differences.ADDRESS in differing:
+        return fail("settings", f"{differing}: no culls while the addresses differ, and for a window after that")
+    return warn("settings", f"{len(texts)} different sets are in force, the strictest of each holds: {differing}")

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.ports import free_port
+from sidecar.cli.doctor import sidecar_findings
+from sidecar.cli.doctor.findings import FindingLevel, ok
+from sidecar.config.load import load
+from sidecar.config.settings import Config, JudgingConfig
+
+if TYPE_CHECKING:
+    from sidecar.cli.doctor.findings import Finding
+
+
+def _settings(**flags: object) -> Config:
+    return load({name: str(value) for name, value in flags.items()}, {})
+
+
+def _only(found: list[Finding], what: str) -> Finding:
+    (one,) = [each for each in found if each.what == what]
+    return one
+
+
+# -- files ------------------------------------------------------------------------------------------------------
+
+
+def test_files_that_are_there_and_closed_are_well_and_a_missing_directory_is_warned_of(tmp_path: Path) -> None:
+    settings = _settings(state_dir=tmp_path)
+    assert [*sidecar_findings.of_files(settings, {})] == [
+        ok("files", "those that the settings name are there, and no other user can read a secret")
+    ]
+    assert [each.what for each in sidecar_findings.of_files(_settings(), {})] == ["files", "state"]
+    (found,) = sidecar_findings.of_files(_settings(state_dir=tmp_path / "none"), {})
+    assert (found.level, found.what) == ("warn", "files")
+    assert "a cull would not survive the sidecar" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("allowed", "said"),
+    [("", []), ("10.1.0.0/16", []), ("10.2.0.0/16", ["ARBITER_PUBLIC_ALLOW leaves out 10.1.2.3, the address of"])],
+    ids=["everybody", "listed", "left out"],
+)
+def test_checks_of_this_nomad_client_have_to_be_allowed(allowed: str, said: list[str], tmp_path: Path) -> None:
+    settings = _settings(state_dir=tmp_path, public_allow=allowed)
+    found = sidecar_findings.of_files(settings, {"NOMAD_IP_arbiter": "10.1.2.3"})
+    assert [each.sentence[: len(said[0])] for each in found if each.what == "nomad"] == said
+
+
+# -- the store and the limit ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "level"),
+    [
+        pytest.param("", "in this process", None, id="both in memory"),
+        pytest.param("redis://:pass@h:6379/0", "redis://:***@h:6379/0", None, id="same"),
+        pytest.param("redis://:pass@h", "redis://***@H:6379/0", None, id="written in another way"),
+        pytest.param("redis+sentinel://a,b/m", "redis+sentinel://b,a/m", None, id="sentinels in another order"),
+        pytest.param("redis://:pass@h", "redis://:***@g", "warn", id="another host"),
+        pytest.param("redis://h/1", "redis://h", "warn", id="another database"),
+        pytest.param("redis://:pass@h", "in this process", "FAIL", id="sidecar in memory"),
+        pytest.param("", "redis://h", "FAIL", id="command in memory"),
+    ],
+)
+def test_store_of_the_sidecar_is_compared(own: str, theirs: str, level: str | None) -> None:
+    found = list(sidecar_findings.of_store(own, theirs))
+    assert [finding.level for finding in found] == ([level] if level else [])
+    assert not any("pass" in finding.sentence for finding in found)
+
+
+CULLS_FOR_NOISE = (
+    "your containers have 3 errors a minute when well; a limit of 5 culls for noise: noise reaches it in 18 % of all "
+    "windows; ARBITER_ERROR_LIMIT=18 is above it"
+)
+
+
+@pytest.mark.parametrize(
+    ("usual", "settings", "level", "said"),
+    [
+        (0.0, {}, None, ""),
+        (0.2, {"error_limit": 8}, "ok", "0.2 errors a minute when well; noise hardly ever reaches a limit of 8"),
+        (3.0, {"outlier": "off"}, "warn", CULLS_FOR_NOISE),
+        (3.0, {}, "warn", "a limit of 5 means little, and only ARBITER_OUTLIER spares them: noise reaches it in 18 %"),
+        (6.0, {"error_window": 120.0, "error_limit": 20}, "warn", "3 errors a minute when well; a limit of 20 means"),
+    ],
+    ids=["nothing is known", "far above", "noise culls", "the outlier rule spares them", "another window"],
+)
+def test_limit_against_the_usual_errors(
+    usual: float, settings: dict[str, object], level: str | None, said: str
+) -> None:
+    found = list(sidecar_findings.of_limit(JudgingConfig(**settings), usual, 200))  # type: ignore[arg-type]
+    assert [each.level for each in found] == ([level] if level else [])
+    assert all(said in each.sentence for each in found)
+
+
+# -- listeners --------------------------------------------------------------------------------------------------
+
+
+def _answering(answer: bytes) -> socket.socket:
+    """A listener that says this to its first client."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError), server.accept()[0] as connection:
+            connection.settimeout(60)
+            if answer.startswith(b"HTTP"):
+                connection.recv(1024)
+            connection.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server
+
+
+@pytest.mark.parametrize(
+    ("what", "answer", "level", "said"),
+    [
+        ("public", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "ok", "/livez is 200"),
+        ("public", b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", "FAIL", "/livez is 503: its checks have stopped"),
+        ("public", b"SSH-2.0-OpenSSH_9.2\r\n", "FAIL", "nothing answers at 127.0.0.1"),
+        ("agent", b"up ready 100%\n", "ok", "it says 'up ready 100%'"),
+        ("agent", b"\x1b[2J\n", "ok", "it says '\\x1b[2J'"),
+        ("agent", b"", "FAIL", "it says nothing"),
+        ("page", b"", "ok", "it accepts connections"),
+    ],
+)
+def test_listener_is_asked_what_it_serves(tmp_path: Path, what: str, answer: bytes, level: str, said: str) -> None:
+    (tmp_path / "token").write_text("a token of some length")
+    with _answering(answer) as server:
+        at = f"127.0.0.1:{server.getsockname()[1]}"
+        flags = {"public_listen": f"127.0.0.1:{free_port()}", "agent_listen": "off", "token_file": tmp_path / "token"}
+        found = _only([*sidecar_findings.of_listeners(_settings(**{**flags, f"{what}_listen": at}))], what)
+    assert found.level == level
+    assert said in found.sentence
+
+
+def test_wildcard_is_asked_at_loopback() -> None:
+    with _answering(b"up\n") as server:
+        at = f"0.0.0.0:{server.getsockname()[1]}"
+        settings = _settings(agent_listen=at, public_listen=f"127.0.0.1:{free_port()}")
+        assert _only([*sidecar_findings.of_listeners(settings)], "agent").level is FindingLevel.OK
+
+
+def test_sockets_are_looked_at_by_their_kind(run_dir: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
+        datagrams.bind(str(run_dir / "statsd.sock"))
+        settings = _settings(statsd_socket=run_dir / "statsd.sock", socket=run_dir / "app.sock", agent_listen="off")
+        found = [*sidecar_findings.of_listeners(settings)]
+    assert _only(found, "statsd").level is FindingLevel.OK
+    assert _only(found, "socket").sentence == f"nothing answers at {run_dir / 'app.sock'}: no such file or directory"
