@@ -1,18 +1,21 @@
-"""The files for Kubernetes, ECS, Compose and systemd: their own checkers accept them, and settings and times fit."""
+"""The files for Kubernetes, ECS and Compose: their own checkers accept them, and their settings and probes fit."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import kubernetes_validate
 import pytest
+import yaml
 from botocore.loaders import Loader
 from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
-from deploy import places
 from harness.binaries import find
 from sidecar import __version__
 from sidecar.app.daemon import EXIT_CULLED
@@ -20,73 +23,49 @@ from sidecar.config import addresses
 from sidecar.config.load import SettingsError, load
 from sidecar.config.settings import Config
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from deploy.places import Place
-
-APP_PORT: Final = 8080
-SERVED: Final = {"/health/haproxy", "/health/restart", "/livez"}
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 PUBLIC_PORT: Final = addresses.split(Config().server.public_listen)[1]
-PLACES: Final[dict[str, Callable[[], Place]]] = {
-    "kubernetes": lambda: places.kubernetes("app.yaml"),
-    "kubernetes, older": lambda: places.kubernetes("app-liveness.yaml"),
-    "ecs": places.ecs,
-    "compose": places.compose,
-    "systemd": places.systemd,
+SAMPLES: Final = {"ARBITER_REDIS_URL": "redis://:secret@redis.internal:6379/0", "ARBITER_INSTANCE": "app-5d9c7-x2x4z"}
+"""What the place fills in: secrets, and facts of the container."""
+
+CALLS: Final = {
+    "task-definition.json": ("ecs", "RegisterTaskDefinition"),
+    "service.json": ("ecs", "CreateService"),
+    "target-group.json": ("elbv2", "CreateTargetGroup"),
 }
 
 
-@pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """One place. The settings want a program that is there; not every machine has systemd."""
-    systemctl = tmp_path / "bin" / "systemctl"
-    systemctl.parent.mkdir()
-    systemctl.touch(0o700)
-    monkeypatch.setenv("PATH", f"{systemctl.parent}{os.pathsep}{os.environ['PATH']}")
-    return PLACES[request.param]()
+def _manifest(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / "kubernetes" / name).read_text()))
 
 
-every_place = pytest.mark.parametrize("place", PLACES, indirect=True)
+def _aws(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((DEPLOY / "ecs" / name).read_text())
+    return read
 
 
-# -- the files --------------------------------------------------------------------------------------------------------
+# -- the checkers of each place ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "version"), [("app.yaml", "1.36"), ("app-liveness.yaml", "1.29")])
 def test_manifest_is_one_of_the_oldest_kubernetes_that_it_is_for(name: str, version: str) -> None:
-    for document in places.documents(name):
-        kubernetes_validate.validate(document, version, strict=True)
-    document["spec"]["template"]["spec"]["initContainers"][0]["restartPolicyRule"] = []
-    with pytest.raises(kubernetes_validate.ValidationError):
+    for document in _manifest(name):
         kubernetes_validate.validate(document, version, strict=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "service", "operation"),
-    [
-        ("task-definition.json", "ecs", "RegisterTaskDefinition"),
-        ("service.json", "ecs", "CreateService"),
-        ("target-group.json", "elbv2", "CreateTargetGroup"),
-    ],
-)
-def test_file_is_an_input_of_the_call_to_aws(name: str, service: str, operation: str) -> None:
+@pytest.mark.parametrize("name", CALLS)
+def test_file_is_an_input_of_the_call_to_aws(name: str) -> None:
+    service, operation = CALLS[name]
     model = ServiceModel(Loader().load_service_model(service, "service-2"))
     wanted = model.operation_model(operation).input_shape
-    file = places.ecs_file(name)
-    assert not ParamValidator().validate(file, wanted).has_errors()
-    assert ParamValidator().validate({**file, "famili": "app"}, wanted).has_errors()
+    assert not ParamValidator().validate(_aws(name), wanted).has_errors()
 
 
 def test_files_for_ecs_belong_together() -> None:
-    task, service = places.ecs_file("task-definition.json"), places.ecs_file("service.json")
-    assert service["taskDefinition"] == task["family"]
-    (balanced,) = service["loadBalancers"]
-    app, arbiter = task["containerDefinitions"]
-    assert balanced["containerName"] == app["name"]
+    task, service, target = (_aws(name) for name in CALLS)
+    (balanced,), (app, arbiter) = service["loadBalancers"], task["containerDefinitions"]
+    assert (service["taskDefinition"], balanced["containerName"]) == (task["family"], app["name"])
     assert {"containerPort": balanced["containerPort"]} in app["portMappings"]
-    target = places.ecs_file("target-group.json")
     assert {"containerPort": int(target["HealthCheckPort"])} in arbiter["portMappings"]
     assert target["TargetType"] == "ip", "each task has an address of its own"
 
@@ -95,23 +74,68 @@ def test_docker_compose_accepts_the_project() -> None:
     program = find("docker-compose")
     if program is None:
         pytest.skip("docker-compose is not installed")
-    file = [program, "-f", str(places.DEPLOY / "compose" / "compose.yaml"), "config", "-q"]
-    environ = {**os.environ, "ARBITER_REDIS_URL": places.REDIS_SAMPLE}
-    done = subprocess.run(file, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    file = [program, "-f", str(DEPLOY / "compose" / "compose.yaml"), "config", "-q"]
+    done = subprocess.run(file, env=os.environ | SAMPLES, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@every_place
+# -- settings and probes ----------------------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """The settings of the arbiter, its image, the exit codes that end the app too, and the readiness of the app.
+
+    ``readiness``: the address of the probe, and the seconds until its failure counts.
+    """
+
+    environ: dict[str, str]
+    image: str
+    exit_codes: list[int]
+    readiness: tuple[str, float]
+
+
+def _kubernetes(name: str) -> Place:
+    pod = _manifest(name)[0]["spec"]["template"]["spec"]
+    (arbiter,), (app,) = pod["initContainers"], pod["containers"]
+    environ = {each["name"]: each.get("value", SAMPLES.get(each["name"])) for each in arbiter["env"]}
+    codes = [code for rule in arbiter.get("restartPolicyRules", ()) for code in rule["exitCodes"]["values"]]
+    probe = app["readinessProbe"]
+    address = f"{probe['httpGet']['port']}{probe['httpGet']['path']}"
+    return Place(environ, arbiter["image"], codes, (address, probe["periodSeconds"] * probe["failureThreshold"]))
+
+
+def _ecs() -> Place:
+    _, arbiter = _aws("task-definition.json")["containerDefinitions"]
+    environ = {each["name"]: each["value"] for each in arbiter["environment"]}
+    environ |= {each["name"]: SAMPLES[each["name"]] for each in arbiter["secrets"]}
+    target = _aws("target-group.json")
+    notice_s = target["HealthCheckIntervalSeconds"] * target["UnhealthyThresholdCount"]
+    address = f"{target['HealthCheckPort']}{target['HealthCheckPath']}"
+    return Place(environ, arbiter["image"], arbiter["restartPolicy"]["ignoredExitCodes"], (address, notice_s))
+
+
+def _compose() -> Place:
+    services = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())["services"]
+    assert {service["restart"] for service in services.values()} == {"always"}
+    arbiter, check = services["arbiter"], services["app"]["healthcheck"]
+    environ = {name: SAMPLES[name] if "${" in value else value for name, value in arbiter["environment"].items()}
+    (address,) = re.findall(r"http://[^/:]+:(\d+/[\w/]+)", check["test"][1])
+    return Place(environ, arbiter["image"], [], (address, int(check["interval"].removesuffix("s")) * 3))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [_kubernetes("app.yaml"), _kubernetes("app-liveness.yaml"), _ecs(), _compose()],
+    ids=["kubernetes", "kubernetes, older", "ecs", "compose"],
+)
 def test_settings_of_the_place_are_valid_and_belong_together(place: Place) -> None:
     settings = load({}, place.environ)
-    assert settings.redis.redis_url == places.REDIS_SAMPLE
-    assert settings.app.app_port == str(APP_PORT)
-    assert place.image in ("", f"health-arbiter:{__version__}")
+    assert settings.redis.redis_url == SAMPLES["ARBITER_REDIS_URL"]
+    assert settings.app.app_port == "8080"
+    assert place.image == f"health-arbiter:{__version__}"
     with pytest.raises(SettingsError):
         load({}, {**place.environ, "ARBITER_DRIAN": "10s"})
-    assert list(place.exit_codes) == ([EXIT_CULLED] if settings.action.action == "exit" else [])
-    probes = [probe for name, probe in place.app.items() if name.endswith("Probe") and "httpGet" in probe]
-    assert {probe["httpGet"]["port"] for probe in probes} <= {PUBLIC_PORT}
-    assert {probe["httpGet"]["path"] for probe in probes} <= SERVED
-    readiness = place.app.get("readinessProbe", {})
-    assert settings.culling.drain > readiness.get("periodSeconds", 0) * readiness.get("failureThreshold", 3)
+    assert place.exit_codes == ([EXIT_CULLED] if settings.action.action == "exit" else [])
+    address, notice_s = place.readiness
+    assert re.fullmatch(rf"({PUBLIC_PORT}|arbiter)/health/(haproxy|restart)", address)
+    assert settings.culling.drain > notice_s

@@ -1,4 +1,4 @@
-"""The systemd units: systemd accepts them, the latch survives a restart, and a culled app is restarted."""
+"""The environment file and the systemd units: valid settings, units that systemd accepts, and one right by polkit."""
 
 from __future__ import annotations
 
@@ -12,86 +12,48 @@ from typing import Final
 
 import pytest
 
-from deploy.env_file import EXAMPLE, given
 from harness.binaries import find
 from sidecar.actions.actuator import TIMEOUT_S
 from sidecar.config.load import load
+from sidecar.config.settings import Config
+from sidecar.config.shown import ADVANCED, FIRST
+from sidecar.config.sources import variable
 from sidecar.runlock import durations
 
-SYSTEMD: Final = Path(__file__).parents[2] / "deploy" / "systemd"
-TEXT: Final = (SYSTEMD / "health-arbiter.service").read_text()
-PAIR: Final = (SYSTEMD / "health-arbiter@.service").read_text()
-POLKIT: Final = (SYSTEMD / "60-health-arbiter.rules").read_text()
-SHARED: Final = "/run/health-arbiter"
-APP: Final = "app.service"
-SYSTEMCTL: Final = "systemctl --no-ask-password restart"
-USER: Final = "health-arbiter"
-
-Directives = dict[str, list[str]]
-"""Directive -> its values in order; a directive may occur several times."""
-
-HARDENING: Final = {
-    "DynamicUser": "yes",
-    "NoNewPrivileges": "yes",
-    "ProtectSystem": "strict",
-    "ProtectHome": "yes",
-    "PrivateTmp": "yes",
-    "PrivateDevices": "yes",
-    "ProtectKernelTunables": "yes",
-    "ProtectControlGroups": "yes",
-    "RestrictSUIDSGID": "yes",
-    "LockPersonality": "yes",
-    "MemoryDenyWriteExecute": "yes",
-    "CapabilityBoundingSet": "",
-    "LimitCORE": "0",
-}
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+SYSTEMD: Final = DEPLOY / "systemd"
+EXAMPLE: Final = (DEPLOY / "arbiter.env.example").read_text()
+GIVEN: Final = dict(re.findall(r"^([A-Z_]+)=(.*)$", EXAMPLE, re.MULTILINE))
+OPTIONAL: Final = dict(re.findall(r"^#([A-Z_]+)=(.*)$", EXAMPLE, re.MULTILINE))
+SINGLE, PAIR, APP = "health-arbiter.service", "health-arbiter@.service", "app.service"
+UNITS: Final = (SINGLE, PAIR, APP)
 
 
-def _read(text: str) -> Directives:
-    directives: Directives = {}
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        if equals and not line.startswith(("#", ";")):
-            directives.setdefault(name, []).append(value)
-    return directives
+# -- the environment file ---------------------------------------------------------------------------------------------
 
 
-def _environ(unit: Directives) -> dict[str, str]:
-    """The environment of the service: the file wins over the unit."""
-    own = dict(word.split("=", 1) for line in unit.get("Environment", []) for word in shlex.split(line))
-    return own | given(EXAMPLE.read_text())
+def test_example_loads_as_it_is_shipped_and_with_everything_switched_on() -> None:
+    config = load({}, GIVEN)
+    assert (config.identity.mode, config.identity.service) == ("shadow", "shop")
+    load({}, GIVEN | OPTIONAL)
+    named = {*GIVEN, *OPTIONAL, *re.findall(r"\b[A-Z]+_WINDOW\b", EXAMPLE)}
+    assert {variable(name) for name in FIRST} - named == {"ARBITER_INSTANCE", "ARBITER_BUDGET_WINDOW"}
 
 
-UNIT: Final = _read(TEXT)
+def test_every_value_is_the_same_for_systemd_and_docker() -> None:
+    """systemd strips quotes and Docker keeps them; both keep text after ``#``."""
+    values = (GIVEN | OPTIONAL).values()
+    assert [value for value in values if not re.fullmatch(r"[^\s'\"\\$#]+", value)] == []
 
 
-def _has(directives: dict[str, str], unit: Directives = UNIT) -> None:
-    assert {name: unit.get(name) for name in directives} == {name: [value] for name, value in directives.items()}
+def test_page_begins_with_the_ten_settings_that_matter_and_ends_with_the_advanced_ones() -> None:
+    _, *sections = (DEPLOY / "settings.md").read_text().split("\n## ")
+    names = [re.findall(r"^\| `(ARBITER_\w+)`", section, re.MULTILINE) for section in sections]
+    assert names[0] == [variable(name) for name in FIRST]
+    assert names[-1] == [variable(name) for name in ADVANCED]
 
 
-def test_latch_survives_a_restart_and_not_a_stop() -> None:
-    _has({"RuntimeDirectoryPreserve": "restart"})
-    assert load({}, _environ(UNIT)).state.state_dir == f"/run/{UNIT['RuntimeDirectory'][0]}"
-
-
-def test_sidecar_always_comes_back_and_a_stopping_one_may_finish() -> None:
-    _has({"Restart": "always", "StartLimitIntervalSec": "0"})
-    assert durations.parse(UNIT["TimeoutStopSec"][0]) > load({}, _environ(UNIT)).server.stop_drain
-
-
-@pytest.mark.parametrize("text", [TEXT, PAIR], ids=["single", "pair"])
-def test_service_can_do_little_harm(text: str) -> None:
-    _has(HARDENING, _read(text))
-    assert "MemoryMax" in _read(text)
-
-
-def test_culled_app_is_restarted_and_noticed() -> None:
-    settings, app = load({}, _environ(UNIT)), _read((SYSTEMD / APP).read_text())
-    assert settings.action.action == "command"
-    assert settings.action.action_command == f"{SYSTEMCTL} {APP}", "the polkit rule allows nothing else"
-    assert durations.parse(app["TimeoutStopSec"][0]) < TIMEOUT_S
-    assert app["ExecStart"][0].endswith(f"--port {settings.app.app_port}")
-    _has({"User": USER, "DynamicUser": "yes"})
+# -- the units --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -103,24 +65,54 @@ def _systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{program.parent}")
 
 
-# -- the unit for a main and its standby -----------------------------------------------------------------------------
+def _directives(unit: str) -> dict[str, str]:
+    """The directives of a unit, each with its last value."""
+    return dict(re.findall(r"^(\w+)=(.*)$", (SYSTEMD / unit).read_text(), re.MULTILINE))
 
 
-def _lines(text: str) -> set[tuple[str, str]]:
-    return {(name, value) for name, values in _read(text).items() for value in values}
+def _settings(unit: str) -> Config:
+    lines = re.findall(r"^Environment=(.*)$", (SYSTEMD / unit).read_text(), re.MULTILINE)
+    return load({}, dict(word.split("=", 1) for line in lines for word in shlex.split(line)) | GIVEN)
 
 
-def test_pair_shares_one_directory_that_neither_removes() -> None:
-    settings = load({}, _environ(_read(PAIR)))
-    assert (settings.run_lock.run_lock, settings.state.state_dir, settings.run_lock.standby) == (SHARED, SHARED, True)
-    assert {("RuntimeDirectory", "health-arbiter"), ("RuntimeDirectoryPreserve", "yes")} <= _lines(PAIR)
-    assert ("User", "health-arbiter") in _lines(PAIR), "with two users neither could read the files of the other"
-    assert "%i" not in "".join(value for name, value in _lines(PAIR) if name != "Description")
+@pytest.mark.parametrize("unit", [SINGLE, PAIR])
+def test_sidecar_always_comes_back_may_finish_restarts_the_app_and_can_do_little_harm(unit: str) -> None:
+    directives, app, settings = _directives(unit), _directives(APP), _settings(unit)
+    assert (directives["Restart"], directives["StartLimitIntervalSec"]) == ("always", "0")
+    assert durations.parse(directives["TimeoutStopSec"]) > settings.server.stop_drain
+    assert settings.action.action_command == "systemctl --no-ask-password restart app.service", "as polkit allows"
+    assert durations.parse(app["TimeoutStopSec"]) < TIMEOUT_S
+    assert app["ExecStart"].endswith(f"--port {settings.app.app_port}")
+    kept = ("DynamicUser", "NoNewPrivileges", "ProtectHome", "PrivateTmp", "MemoryDenyWriteExecute")
+    assert {directives[name] for name in kept} == {"yes"}
+    assert (directives["CapabilityBoundingSet"], directives["User"]) == ("", "health-arbiter")
+    assert "MemoryMax" in directives
+
+
+@pytest.mark.parametrize(("unit", "preserve", "lock"), [(SINGLE, "restart", ""), (PAIR, "yes", "/run/health-arbiter")])
+def test_latch_survives_a_restart_and_a_pair_shares_its_directory(unit: str, preserve: str, lock: str) -> None:
+    directives, settings = _directives(unit), _settings(unit)
+    assert directives["RuntimeDirectoryPreserve"] == preserve
+    assert settings.state.state_dir == f"/run/{directives['RuntimeDirectory']}"
+    assert (settings.run_lock.run_lock, settings.run_lock.standby) == (lock, bool(lock))
+    assert "%i" not in "".join(value for name, value in directives.items() if name != "Description")
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
+    analyze = find("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / name.replace("@", "@1")
+    unit.write_text(re.sub(r"(?m)^ExecStart=.*$", "ExecStart=/bin/true", (SYSTEMD / name).read_text()))
+    command = [analyze, "verify", "--man=no", "--recursive-errors=no", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    # It loads other units too, and may complain about them.
+    assert [line for line in done.stderr.splitlines() if unit.name in line] == []
 
 
 # -- polkit ------------------------------------------------------------------------------------------------------------
 
-MANAGE: Final = "org.freedesktop.systemd1.manage-units"
 STAND_IN_OF_POLKIT: Final = """
 const rules = [], polkit = { Result: { YES: "yes" }, addRule: (rule) => rules.push(rule) };
 const [text, asked] = process.argv.slice(1);
@@ -135,32 +127,10 @@ def test_polkit_lets_the_sidecar_restart_the_app_and_nothing_else() -> None:
     node = find("node")
     if node is None:
         pytest.skip("node is not installed")
-    allowed = [MANAGE, USER, APP, "restart"]
+    allowed = ["org.freedesktop.systemd1.manage-units", "health-arbiter", APP, "restart"]
     others = ["org.freedesktop.systemd1.manage-unit-files", "nobody", "ssh.service", "stop"]
     asked = [allowed, *([*allowed[:place], other, *allowed[place + 1 :]] for place, other in enumerate(others))]
-    command = [node, "-e", STAND_IN_OF_POLKIT, "--", POLKIT, json.dumps(asked)]
+    rules = (SYSTEMD / "60-health-arbiter.rules").read_text()
+    command = [node, "-e", STAND_IN_OF_POLKIT, "--", rules, json.dumps(asked)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(done.stdout) == ["yes", None, None, None, None]
-
-
-# -- systemd-analyze ---------------------------------------------------------------------------------------------------
-
-
-def _complaints(text: str, directory: Path) -> list[str]:
-    """The complaints of systemd-analyze about a unit, with a program that every machine has."""
-    analyze = find("systemd-analyze")
-    if analyze is None:
-        pytest.skip("systemd-analyze is not installed")
-    names = {PAIR[:40]: "health-arbiter@1.service", TEXT[:40]: "health-arbiter.service"}
-    unit = directory / names.get(text[:40], APP)
-    unit.write_text(re.sub(r"^ExecStart=.*$", "ExecStart=/bin/true", text, flags=re.MULTILINE))
-    command = [analyze, "verify", "--man=no", "--recursive-errors=no", str(unit)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    # It loads other units too, and may complain about them.
-    complaints = [line for line in done.stderr.splitlines() if unit.name in line]
-    return complaints + ([f"exit code {done.returncode}"] if done.returncode and not complaints else [])
-
-
-@pytest.mark.parametrize("text", [TEXT, PAIR, (SYSTEMD / APP).read_text()], ids=["single", "pair", "app"])
-def test_systemd_accepts_the_unit(text: str, tmp_path: Path) -> None:
-    assert _complaints(text, tmp_path) == []
