@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from sidecar.app.build import Sidecar
     from sidecar.config.settings import Config
+    from sidecar.core.fleet.members import About
     from sidecar.net import web
 
 CONNECTIONS: Final = {"local": 256, "public": MOST, "page": 64}
@@ -283,7 +284,7 @@ def _admin(sidecar: Sidecar, limit_s: float) -> AdminApi:
             "beat_interval": config.budget.beat_interval,
             "store": redis_urls.shown(config.redis.redis_url),
         },
-        own=lambda: _own(sidecar),
+        own=lambda: _own(sidecar)._asdict(),
         limit_s=limit_s,
         wall=time.time,
         log=logger.warning,
@@ -291,17 +292,18 @@ def _admin(sidecar: Sidecar, limit_s: float) -> AdminApi:
     )
 
 
-def _own(sidecar: Sidecar) -> dict[str, object]:
+def _own(sidecar: Sidecar) -> About:
     """What only this sidecar knows of its container, as in its beats."""
-    return sidecar.describe(sidecar.snapshot())._asdict()
+    return sidecar.describe(sidecar.snapshot())
 
 
 def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Any) -> StatusPage:
     config = sidecar.config
     server = config.server
     sources = PageSources(
+        config.identity.instance,
+        lambda: _own(sidecar),
         why.local,
-        lambda: {"instance": config.identity.instance, **_own(sidecar)},
         sidecar.history,
         sidecar.budget,
         fleet=lambda: sidecar.membership.last_fleet,

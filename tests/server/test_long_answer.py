@@ -106,7 +106,8 @@ async def _routes(observed: Observed) -> web.Routes:
     )
     history = cast("Any", SimpleNamespace(newest=list))
     sources = PageSources(
-        lambda: {"at": 1.0}, lambda: OWN, history, budget, lambda: None, lambda: 0.0, lambda: [0] * 60, lambda _: ()
+        *("c0000", lambda: ABOUT, lambda: {"at": 1.0}, history, budget),
+        *(lambda: None, lambda: 0.0, lambda: [0] * 60, lambda _: ()),
     )
     state = PageState(JudgingConfig(), BudgetConfig(), sources, limit_s=60.0, on_failure=observed.failures.append)
     page = StatusPage(state, {})

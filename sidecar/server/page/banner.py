@@ -31,6 +31,9 @@ RECENT_S: Final = 3600
 OUTAGE: Final = 0.2
 """From this part of suspects on the service is in an outage, as for the alert ArbiterSuspectsWithoutToken."""
 
+URGENT: Final = ("paused", "window", "refund_max")
+"""Refusals that a person should know of at once, whatever the number of suspects."""
+
 MOST_NAMES: Final = 3
 LONGEST_NAME: Final = 60
 
@@ -126,37 +129,6 @@ def _redis_away(seen: Situation) -> Banner | None:
     )
 
 
-def _paused_for_most(seen: Situation) -> Banner | None:
-    fleet = seen.fleet
-    if fleet is None or not fleet.cause or fleet.cause not in fleet.paused:
-        return None
-    suspects = f"{fleet.suspect} of {fleet.alive}" if fleet.suspect < fleet.alive else f"All {fleet.alive}"
-    return Banner(
-        CRITICAL,
-        f"{suspects} containers are suspect{_because(seen, seen.of_state(State.SUSPECT))}, and a cull for it did not"
-        " help: a restart is not the remedy.",
-        f"Repair {name(fleet.cause)}, or roll back. Culls for it are paused; after the repair, health-arbiter release"
-        " tries one at once.",
-        _why_worst(seen.of_state(State.SUSPECT)),
-        "paused",
-    )
-
-
-def _budget_empty(seen: Situation) -> Banner | None:
-    budget, suspects = seen.budget, seen.of_state(State.SUSPECT)
-    if not budget or not suspects or budget["used"] < budget["capacity"]:
-        return None
-    back = f" The next token comes back at {clock(budget['back_at'][0])}." if budget["back_at"] else ""
-    return Banner(
-        CRITICAL,
-        f"All {budget['capacity']} tokens are in use, and {containers(suspects)}"
-        f" {'waits' if len(suspects) == 1 else 'wait'} for one{_because(seen, suspects)}.{back}",
-        "Look for what they have in common: a node, a version, a dependency.",
-        _why_worst(suspects),
-        "budget",
-    )
-
-
 def _held(seen: Situation) -> Banner | None:
     if not seen.holds:
         return None
@@ -198,31 +170,40 @@ def _suspects(seen: Situation) -> Banner | None:
     if not suspects:
         return None
     word, rest = _refused(seen, suspects)
-    is_outage = seen.is_outage(suspects)
+    is_urgent = seen.is_outage(suspects) or word in URGENT
+    cause = seen.cause_of(suspects)
     action = "Look at its errors." if len(suspects) == 1 else "Look at the errors of the worst."
-    if is_outage:
-        cause = seen.cause_of(suspects) or "the cause"
-        action = f"Treat it as an incident of the service: repair {cause}, or roll back."
+    if word == "paused":
+        action = f"A restart is no remedy: repair {cause or 'the cause'}, or roll back, then health-arbiter release."
+    elif seen.is_outage(suspects):
+        action = f"Treat it as an incident of the service: repair {cause or 'the cause'}, or roll back."
     begun = [row.since for row in suspects if row.since is not None]
     since = f" since {clock(min(begun))}" if begun else ""
+    most = ", most" if len({row.cause for row in suspects}) > 1 else ""
+    because = f"{most} because of {cause}" if cause else ""
+    worst = max(suspects, key=lambda row: row.errors or 0)
+    said = f"{containers(suspects, len(seen.rows))} {_have(suspects)} too many errors{since}{because}."
     return Banner(
-        CRITICAL if is_outage else WARNING,
-        f"{containers(suspects, len(seen.rows))} {_have(suspects)} too many errors{since}{_because(seen, suspects)}."
-        f"{f' {rest}' if rest else ''}",
+        CRITICAL if is_urgent else WARNING,
+        f"{said} {rest}".rstrip(),
         action,
-        _why_worst(suspects),
+        f"health-arbiter why {quote(worst.instance)}",
         reasons.runbook(word),
     )
 
 
 def _refused(seen: Situation, suspects: Sequence[ContainerFacts]) -> tuple[str, str]:
-    """The word for why the suspects are not culled, and its sentence: of the ledger, else of their trials."""
+    """The word for why the suspects are not culled, and its sentence: of the ledger, else of budget and trials."""
     if (denied := seen.refusal(suspects)) is not None:
         until = denied.at + (denied.seconds or 0)
         return denied.reason, reasons.banner(denied.reason, clock(until) if until > seen.now else "")
-    causes = {row.cause for row in suspects}
+    budget, causes = seen.budget, {row.cause for row in suspects}
     trials = [trial for trial in (seen.fleet.trials if seen.fleet else ()) if trial.cause in causes]
-    word = "paused" if any(trial.paused_s > 0 for trial in trials) else "trial" if any(t.out for t in trials) else ""
+    if any(trial.paused_s > 0 for trial in trials):
+        return "paused", reasons.banner("paused", "")
+    if budget and budget["used"] >= budget["capacity"]:
+        return "window", reasons.banner("window", clock(budget["back_at"][0]) if budget["back_at"] else "")
+    word = "trial" if any(trial.out for trial in trials) else ""
     return word, reasons.banner(word, "")
 
 
@@ -230,9 +211,10 @@ def _paused(seen: Situation) -> Banner | None:
     if seen.fleet is None or not seen.fleet.paused:
         return None
     causes = ", ".join(map(name, seen.fleet.paused))
+    suspects = f"{seen.fleet.suspect} containers are suspect." if seen.fleet.suspect else "No container is suspect now."
     return Banner(
         WARNING,
-        f"Culls for {causes} are paused, because the last one did not help. No container is suspect now.",
+        f"Culls for {causes} are paused, because the last one did not help. {suspects}",
         "See what happened, and whether it is repaired.",
         "health-arbiter events --since 1h",
         "paused",
@@ -297,14 +279,15 @@ def _rest(seen: Situation) -> Banner:
     starting = seen.of_state(State.STARTING)
     if len(starting) == len(seen.rows):
         return Banner(INFO, f"{containers(starting)} start: nobody is judged yet.")
+    if seen.fleet.suspect or seen.fleet.down:  # they are not listed yet
+        said = f"{seen.fleet.suspect} of {seen.fleet.alive} containers are suspect, {seen.fleet.down} draining or down."
+        return Banner(WARNING, said, "Look at the list, which comes in a moment.", "health-arbiter fleet")
     count = f"{seen.fleet.alive} container{'' if seen.fleet.alive == 1 else 's'}"
     return Banner(OK, f"All is well: {count}, none suspect, none down.")
 
 
 _RULES: Final[tuple[Callable[[Situation], Banner | None], ...]] = (
     _redis_away,
-    _paused_for_most,
-    _budget_empty,
     _not_replaced,
     _held,
     _suspects,
@@ -317,8 +300,10 @@ _RULES: Final[tuple[Callable[[Situation], Banner | None], ...]] = (
 
 
 def containers(rows: Sequence[ContainerFacts], of: int = 0) -> str:
-    """``1 container (a)``, ``2 of 40 containers (a, b)``; without names for more than ``MOST_NAMES``."""
+    """``1 container (a)``, ``2 of 40 containers (a, b)``, ``All 9 containers``; at most ``MOST_NAMES`` names."""
     count = f"{len(rows)} of {of}" if of else f"{len(rows)}"
+    if len(rows) == of > 1:
+        count = f"All {of}"
     noun = "container" if (of or len(rows)) == 1 else "containers"
     return f"{count} {noun} ({names(rows)})" if len(rows) <= MOST_NAMES else f"{count} {noun}"
 
@@ -340,15 +325,3 @@ def clock(at: float) -> str:
 
 def _have(rows: Sequence[ContainerFacts]) -> str:
     return "has" if len(rows) == 1 else "have"
-
-
-def _because(seen: Situation, suspects: Sequence[ContainerFacts]) -> str:
-    """The cause as a part of a sentence, empty if they share none."""
-    cause, is_only = seen.cause_of(suspects), len({row.cause for row in suspects}) == 1
-    return f"{'' if is_only else ', most'} because of {cause}" if cause else ""
-
-
-def _why_worst(suspects: Sequence[ContainerFacts]) -> str:
-    """The command that explains the one with the most errors."""
-    worst = max(suspects, key=lambda row: row.errors or 0, default=None)
-    return f"health-arbiter why {quote(worst.instance)}" if worst else "health-arbiter fleet"

@@ -1,14 +1,13 @@
 """The rows of the page's table: one for each container, as far as the fleet's records know it.
 
-A row changes only when something happens to its container, so that a page of thousands is not sent again and again.
+A row changes only when something happens to its container, so that the page draws it again only then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from sidecar.core.fleet.members import Member, presence_word
+from sidecar.core.fleet.members import About, Member, presence_word
 from sidecar.core.types import Presence, State
 
 SILENT: Final = "silent"
@@ -16,7 +15,6 @@ SILENT_BEATS: Final = 3
 """As in the store: a beat strikes off the containers that were silent for this many beats."""
 
 ROUNDED_S: Final = 10
-"""An instant that is known by an age only is rounded to this: two clocks are compared at every read."""
 
 _AGREES: Final = {
     Presence.WELL: {State.UP, State.STARTING, State.RETIRING, State.STOPPING},
@@ -25,17 +23,20 @@ _AGREES: Final = {
 }
 """Presence in the fleet -> the states, as told by the own sidecar, that agree with it."""
 
+_DESCRIBED: Final = ("errors", "limit", "weight", "version", "incarnation", "born", "node", "app_version")
+"""The fields of a row that its sidecar describes."""
+
 
 class ContainerFacts(NamedTuple):
-    """One row. ``since`` and ``born`` are Unix seconds; what is not known is None or ``""``.
-
-    ``state``: a word of ``State``, or ``silent``. ``cause``: the kind of most of its errors when it is suspect or down.
-    """
+    """One row; what is not known is None or ``""``."""
 
     instance: str
     state: str
+    """A word of ``State``, or ``silent``."""
     cause: str = ""
+    """The kind of most of its errors when it is suspect or down."""
     since: int | None = None
+    """Unix seconds."""
     errors: int | None = None
     limit: int | None = None
     weight: int | None = None
@@ -47,49 +48,30 @@ class ContainerFacts(NamedTuple):
     app_version: str = ""
 
 
-def rows(members: Iterable[Member], *, now: float, beat_s: float) -> dict[str, ContainerFacts]:
-    """The rows of these members by name; ``now``: Unix seconds."""
-    return {member.instance: _row(member, now, SILENT_BEATS * beat_s) for member in members}
-
-
-def with_own(known: Mapping[str, ContainerFacts], own: Mapping[str, Any]) -> list[ContainerFacts]:
-    """The rows in the order of their names. ``own``: the facts of this sidecar's own container, newer than its beat."""
-    instance = str(own["instance"])
-    row = known.get(instance, ContainerFacts(instance, ""))
-    if not row.duplicate:
-        row = row._replace(
-            state=str(own["state"]),
-            cause=row.cause if own["state"] in (State.SUSPECT, State.DRAINING, State.DOWN) else "",
-            since=int(own["since"]),
-            born=int(own["born"]),
-            **{
-                name: own[name]
-                for name in ("errors", "limit", "weight", "version", "incarnation", "node", "app_version")
-            },
-        )
-    made = {**known, instance: row}
-    return [made[name] for name in sorted(made)]
-
-
-def _row(member: Member, now: float, silent_after_s: float) -> ContainerFacts:
-    state, since = presence_word(member.presence), None
-    if member.presence is Presence.DOWN:
-        since = round((now - member.age_s) / ROUNDED_S) * ROUNDED_S
+def row_of(member: Member, *, now: float, beat_s: float) -> ContainerFacts:
+    """The row of a member; ``now``: Unix seconds."""
+    is_down, about, heard = member.presence is Presence.DOWN, member.about, steady(now - member.age_s)
+    state, since = presence_word(member.presence), heard if is_down else None
+    if not is_down and member.age_s > SILENT_BEATS * beat_s:
+        state, since = SILENT, heard
+    elif about is not None and about.state in _AGREES.get(member.presence, ()):
+        state, since = about.state.value, about.since
     row = ContainerFacts(member.instance, state, member.kind, since, duplicate=member.duplicate)
-    about = member.about
-    if about is not None:
-        row = row._replace(
-            errors=about.errors,
-            limit=about.limit,
-            weight=about.weight,
-            version=about.version,
-            incarnation=about.incarnation,
-            born=about.born,
-            node=about.node,
-            app_version=about.app_version,
-        )
-        if about.state in _AGREES.get(member.presence, ()):
-            row = row._replace(state=about.state.value, since=about.since)
-    if member.presence is not Presence.DOWN and member.age_s > silent_after_s:
-        row = row._replace(state=SILENT, since=round((now - member.age_s) / ROUNDED_S) * ROUNDED_S)
-    return row
+    return row if about is None else _described(row, about)
+
+
+def own_row(row: ContainerFacts, about: About) -> ContainerFacts:
+    """The row of this sidecar's own container with what is newer than its beat, unless another has its name."""
+    if row.duplicate:
+        return row
+    cause = row.cause if about.state in (State.SUSPECT, State.DRAINING, State.DOWN) else ""
+    return _described(row._replace(state=about.state.value, cause=cause, since=about.since), about)
+
+
+def _described(row: ContainerFacts, about: About) -> ContainerFacts:
+    return row._replace(**{name: getattr(about, name) for name in _DESCRIBED})
+
+
+def steady(at: float) -> int:
+    """An instant that is known by an age only, rounded: two clocks are compared, and would differ at every read."""
+    return round(at / ROUNDED_S) * ROUNDED_S

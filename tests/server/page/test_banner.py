@@ -79,8 +79,8 @@ CASES: Final = {
         {"rows": SICK, "fleet": Fleet(10, 10, cause="redis", trials=(PAUSED,))},
         "critical",
         (
-            "All 10 containers are suspect because of redis, and a cull for it did not help: a restart"
-            " is not the remedy."
+            "All 10 containers have too many errors because of redis. Culls for it are paused, because the last one did"
+            " not help."
         ),
         "health-arbiter why c0",
     ),
@@ -94,10 +94,22 @@ CASES: Final = {
         {"rows": [*SICK[:2], *WELL[2:]], "budget": FULL},
         "critical",
         (
-            "All 10 tokens are in use, and 2 containers (c0, c1) wait for one because of redis. The next token comes"
-            " back at 22:15 UTC."
+            "2 of 10 containers (c0, c1) have too many errors because of redis. All tokens are in use, and the next"
+            " comes back at 22:15 UTC."
         ),
         "health-arbiter why c0",
+    ),
+    "suspects that are not listed yet": (
+        {"fleet": Fleet(10, 3, 1), "rows": WELL[:1]},
+        "warning",
+        "3 of 10 containers are suspect, 1 draining or down.",
+        "health-arbiter fleet",
+    ),
+    "a pause, suspects that are not listed yet": (
+        {"fleet": Fleet(10, 3, trials=(PAUSED,)), "rows": WELL[:1]},
+        "warning",
+        "Culls for redis are paused, because the last one did not help. 3 containers are suspect.",
+        "health-arbiter events --since 1h",
     ),
     "no tokens, nobody asks": ({"budget": FULL}, "ok", "All is well: 10 containers, none suspect, none down.", ""),
     "slow outage": (

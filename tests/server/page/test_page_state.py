@@ -13,23 +13,17 @@ import pytest
 
 from harness.budgets import StubBudget
 from sidecar.config.settings import BudgetConfig, JudgingConfig
-from sidecar.core.fleet.members import Member, MemberList
-from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, Unknown
+from sidecar.core.fleet.members import About, Member, MemberList
+from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, State, Unknown
 from sidecar.server.history import Decision
-from sidecar.server.page import page_state
-from sidecar.server.page.page_state import DETAIL_SHOWN, EVENTS, PageSources, PageState
+from sidecar.server.page import page_state, timeline
+from sidecar.server.page.page_state import PageSources, PageState
+from sidecar.server.page.timeline import DETAIL_SHOWN, EVENTS
 
 PAUSED = CauseTrial("redis", 1, 0, 540.0, 1)
 
 
-OWN: dict[str, Any] = {"instance": "a", "state": "up", "since": 5.0, "born": 1.0, "incarnation": "life"} | {
-    "weight": 100,
-    "errors": 0,
-    "limit": 5,
-    "version": "0.2",
-    "node": "",
-    "app_version": "",
-}
+OWN = About(State.UP, 5, "life", 100, 0, 5, "0.2", 1)
 
 
 class Office:
@@ -43,8 +37,9 @@ class Office:
         self.local: list[Entry] = []
         self.failures: list[Exception] = []
         sources = PageSources(
-            lambda: {"at": 1.0, "state": "up", "alone": "No shared store.", "mode": "enforce"},
+            "a",
             lambda: OWN,
+            lambda: {"at": 1.0, "state": "up", "alone": "No shared store.", "mode": "enforce"},
             cast("Any", SimpleNamespace(newest=lambda: self.history)),
             self.budget,
             lambda: self.fleet,
@@ -181,7 +176,7 @@ async def test_budget_without_a_shared_store_comes_from_the_own_grants(
 
 
 async def test_newest_events_are_shown_and_each_is_read_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_state, "EVENTS_PAGE", 100)
+    monkeypatch.setattr(timeline, "PAGE", 100)
     now = time.time()
     await office.budget.note([Entry("suspect", now, f"c{number}") for number in range(EVENTS + 150)])
     events = (await office.status.slow())["events"]

@@ -1,0 +1,82 @@
+"""The page's events, and its culls, refusals and errors of the last hour; each entry of the ledger is read once."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from sidecar.core.types import Entry, Unknown
+from sidecar.server.unknown_replies import within
+
+if TYPE_CHECKING:
+    from sidecar.store.budget import FleetBudget
+
+EVENTS: Final = 200
+DETAIL_SHOWN: Final = 4_600
+"""Maximum number of characters of an event: its sentence, and as much of the evidence as the page shows."""
+
+SINCE_S: Final = 7 * 24 * 3600.0
+PAGE: Final = 100
+"""Number of entries that are read in one turn of the loop: with the longest details they take it 2 ms."""
+
+PAGES: Final = 105
+MINUTES: Final = 60
+COUNTED: Final = {"culled": "culls", "would_cull": "culls", "denied": "refusals"}
+"""Ledger entries that are counted by the minute, by the name of their line."""
+
+
+class Timeline:
+    """Reads the ledger of ``budget`` on and on. ``local(since)``: the entries that this sidecar itself has kept."""
+
+    def __init__(self, budget: FleetBudget, local: Callable[[float], Sequence[Entry]], limit_s: float) -> None:
+        self._budget = budget
+        self._local = local
+        self._limit_s = limit_s
+        self._newest: deque[Entry] = deque(maxlen=EVENTS)
+        self._counts = Counter[tuple[str, int]]()
+        self._errors: Mapping[int, int] = {}
+        self._after = ""
+
+    @property
+    def denials(self) -> list[Entry]:
+        """The refusals among the newest entries, the newest last."""
+        return [entry for entry in self._newest if entry.what == "denied"]
+
+    async def read(self, now: float) -> bool:
+        """Read what is new; False if the store does not answer."""
+        for _ in range(PAGES):
+            page = await within(self._limit_s, self._budget.entries(now - SINCE_S, self._after, PAGE))
+            if isinstance(page, Unknown):
+                return False
+            self._newest.extend(page)
+            self._counts.update((COUNTED[entry.what], int(entry.at // 60)) for entry in page if entry.what in COUNTED)
+            if page:
+                self._after = page[-1].id
+            if len(page) < PAGE:
+                break
+        minutes = await within(self._limit_s, self._budget.error_minutes())
+        self._errors = self._errors if isinstance(minutes, Unknown) else minutes
+        return True
+
+    def events(self, now: float, *, is_stored: bool) -> list[dict[str, Any]]:
+        """The newest events, oldest first; without an answer of the store those known before, and the own ones."""
+        entries = list(self._newest)
+        if not is_stored:
+            last = entries[-1].at if entries else 0.0
+            entries += [entry for entry in self._local(now - SINCE_S) if entry.at > last]
+        return [_event(entry) for entry in entries[-EVENTS:]]
+
+    def lines(self, now: float) -> dict[str, Any]:
+        """Sixty counts each, oldest first, beginning with the minute ``start`` (Unix time / 60)."""
+        start = int(now // 60) - MINUTES + 1
+        self._counts = Counter({key: count for key, count in self._counts.items() if key[1] >= start})
+        minutes = range(start, start + MINUTES)
+        counted = {line: [self._counts[line, minute] for minute in minutes] for line in ("culls", "refusals")}
+        return {"start": start, "errors": [self._errors.get(minute, 0) for minute in minutes], **counted}
+
+
+def _event(entry: Entry) -> dict[str, Any]:
+    fields = entry._replace(detail=entry.detail[:DETAIL_SHOWN])._asdict()
+    del fields["once"]
+    return fields
