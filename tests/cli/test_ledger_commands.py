@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.local_http import serving
+from harness.memory_store import MemoryLedger
 from harness.ports import free_port
 from harness.raw_http import Observed
 from sidecar.cli import application, ledger_reader, local_api
@@ -22,7 +23,6 @@ from sidecar.cli.ledger_reader import LedgerReader
 from sidecar.config.load import load
 from sidecar.core.types import US_PER_S, Entry, Unknown
 from sidecar.server.ledger_api import LedgerApi
-from sidecar.store.alone import MemoryLedger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -6,10 +6,11 @@ Its coroutines never wait. The contract (``tests/store``) holds it to the store 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
+from typing import TypeVar
 
 from sidecar.core.fleet.view import (
     AHEAD_US,
@@ -21,15 +22,21 @@ from sidecar.core.fleet.view import (
     member_of,
     settings_in_force,
 )
-from sidecar.core.types import Beat, Presence
+from sidecar.core.types import US_PER_S, Beat, Entry, Presence
 from sidecar.store.alone import MAX_EVENTS, AloneStore
 from sidecar.store.protocol import (
     MAX_CAUSES,
     MAX_DEPARTED,
     MAX_STRUCK,
+    NOTED_S,
     OTHER,
+    SHARED_S,
+    Conflict,
+    Over,
     member_row,
 )
+
+W = TypeVar("W", str, str | Entry)
 
 
 class SortedSet:
@@ -100,8 +107,10 @@ class SortedSet:
 class MemoryStore(AloneStore):
     """The store of one service, with all its members. Arguments as for a container alone."""
 
-    def __init__(self, clock_us: Callable[[], int], *, events_max: int = MAX_EVENTS, run_id: str = "memory") -> None:
-        super().__init__(clock_us, events_max=events_max, run_id=run_id)
+    def __init__(self, clock_us: Callable[[], int], *, run_id: str = "memory") -> None:
+        super().__init__(clock_us, run_id=run_id)
+        self.revision = 0
+        self.ledger = MemoryLedger(MAX_EVENTS)
         self._heard = SortedSet()
         self._roster = _Roster()
 
@@ -111,6 +120,7 @@ class MemoryStore(AloneStore):
         newest, member, heard = roster.alive.at(-1), member_of(roster.rows.get(instance, "")), dict(self._heard)
         return replace(
             await super().read(instance, window_us=window_us, expiry_us=expiry_us),
+            revision=self.revision,
             settings=settings_in_force(heard, now_us),
             settings_texts=tuple(heard),
             alive=roster.alive.count(*recent),
@@ -130,7 +140,17 @@ class MemoryStore(AloneStore):
         )
 
     async def commit(self, revision: int, edits: Edits) -> int:
-        now_us = await super().commit(revision, edits)
+        now_us = self._clock_us()
+        if revision != self.revision:
+            raise Conflict
+        if edits.grant and self._is_over(edits, now_us):
+            raise Over
+        claim = edits.grant
+        keeps_refund = claim in self.refunded and self.grants[claim] >= now_us - edits.window_us
+        await super().commit(revision, edits)
+        if keeps_refund:
+            self.refunded[claim] = now_us
+        self.revision = max(self.revision + 1, now_us)
         for name, row in edits.culls.items():
             if row is None and name not in self._roster.alive:
                 self._roster.abouts.pop(name, None)
@@ -159,7 +179,9 @@ class MemoryStore(AloneStore):
             median_errors=median_errors,
             median_ratio=median_ratio,
             holds=(self.holds.get(""), self.holds.get(beat.instance)),
-            used=self._used(now_us - window_us),
+            used=len(
+                [claim for claim, at in self.grants.items() if at >= now_us - window_us and claim not in self.refunded]
+            ),
             run_id=self.run_id,
         )
 
@@ -170,6 +192,65 @@ class MemoryStore(AloneStore):
         left = list(reversed(roster.departed.within(since_us + 1).items()))[:most]
         culled = {name: roster.abouts[name] for name in self.culls if name in roster.abouts}
         return Listing(rows, [(name, at) for name, at in left if name not in roster.alive], culled)
+
+    async def note(self, entries: Sequence[Entry]) -> int:
+        return self.ledger.note(entries, self._clock_us())
+
+    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
+        return self.ledger.entries(since, after, most)
+
+    async def first(self, word: str, for_s: float) -> bool:
+        return self.ledger.first(word, for_s, self._clock_us())
+
+    def _is_over(self, edits: Edits, now_us: int) -> bool:
+        others = {name for name, at in self.grants.items() if at >= now_us - edits.window_us} - {edits.grant}
+        return 0 < edits.capacity <= len(others - self.refunded.keys()) or 0 < edits.most <= len(others)
+
+
+class MemoryLedger:
+    """The last ``most`` entries, in order. Time is an argument, in microseconds, and does not go backwards here."""
+
+    def __init__(self, most: int) -> None:
+        self._entries: deque[tuple[tuple[int, int], Entry]] = deque(maxlen=most)
+        self._most = most
+        self._last = (0, 0)
+        self._noted: dict[str | Entry, int] = {}
+        self._first: dict[str, int] = {}
+
+    def note(self, entries: Iterable[Entry], now_us: int) -> int:
+        """Write entries, each once; return how many were new."""
+        self._noted = _still(self._noted, now_us)
+        return sum(self._note(entry, now_us) for entry in entries)
+
+    def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
+        """At most ``most`` entries after the id ``after``, or since ``since`` (Unix seconds) if that is no id."""
+        start = _number_of(after) or (round(since * 1000), -1)
+        return [entry for number, entry in self._entries if number > start][:most]
+
+    def first(self, word: str, for_s: float, now_us: int) -> bool:
+        """Whether this is the first call with ``word`` within the ``for_s`` of the earlier call."""
+        self._first = _still(self._first, now_us)
+        if word in self._first:
+            return False
+        self._first[word] = now_us + round(for_s * US_PER_S)
+        return True
+
+    def append(self, entry: Entry, now_us: int) -> None:
+        """Write an entry, even if it was written before."""
+        ms = max(now_us // 1000, self._last[0])
+        self._last = (ms, self._last[1] + 1 if ms == self._last[0] else 0)
+        name = f"{ms}-{self._last[1]}"
+        self._entries.append((self._last, entry._replace(at=entry.at or ms / 1000, once="", id=name)))
+
+    def _note(self, entry: Entry, now_us: int) -> bool:
+        word: str | Entry = entry.once or entry
+        if word in self._noted:
+            return False
+        self._noted[word] = now_us + (SHARED_S if entry.once else NOTED_S) * US_PER_S
+        if len(self._noted) > self._most:
+            del self._noted[min(self._noted, key=self._noted.__getitem__)]
+        self.append(entry, now_us)
+        return True
 
 
 class _Roster:
@@ -273,3 +354,12 @@ def _median(scores: SortedSet) -> int:
     """The upper median; -1 without scores."""
     middle = scores.at(len(scores) // 2) if scores else None
     return middle[1] if middle else -1
+
+
+def _still(until: dict[W, int], now_us: int) -> dict[W, int]:
+    return {word: over_us for word, over_us in until.items() if over_us > now_us}
+
+
+def _number_of(entry_id: str) -> tuple[int, int] | None:
+    ms, dash, number = entry_id.partition("-")
+    return (int(ms), int(number)) if dash and ms.isdecimal() and number.isdecimal() else None

@@ -59,14 +59,6 @@ class Kept(MemoryStore):
         self.written: list[Entry] = []
         self.reads = 0
 
-    @property
-    def grants(self) -> dict[str, int]:
-        return self._grants
-
-    @property
-    def refunded(self) -> dict[str, int]:
-        return self._refunded
-
     def runs_as(self, run_id: str) -> None:
         """Go on in another process of the server."""
         self.run_id = run_id

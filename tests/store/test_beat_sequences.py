@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.memory_store import MemoryStore
-from harness.stores import EXPIRY_US, WINDOW_US, S, beat, commit, look, send_beat, suspect
+from harness.stores import CULL, EXPIRY_US, S, beat, commit, look, send_beat, suspect
 from sidecar.core.types import Beat, Presence
 from sidecar.store.alone import AloneStore
 from sidecar.store.protocol import MAX_CAUSES, OTHER
@@ -131,16 +131,19 @@ async def test_refused_suspect_is_counted_once_and_by_how_it_ended() -> None:
 @given(HISTORY)
 def test_store_of_a_container_alone_answers_its_own_beats_as_that_of_a_fleet_does(history: list[Step]) -> None:
     """What only a fleet has is left out, and the clock goes forward: nobody else strikes this member off."""
+    of_a_fleet = {"revision": 0, "departed_us": 0, "newest_us": 0, "settings": (), "settings_texts": (), "control": {}}
 
     async def counts(store: Store, clock: Clock) -> list[object]:
         answers: list[object] = []
         for step_s, sent, _ in history:
             clock.advance(min(max(0.0, step_s), EXPIRY_US / S))
-            await commit(store, window_us=WINDOW_US, grant=str(len(answers)) if step_s == 1 else "")
-            heard = await send_beat(store, sent._replace(instance="a"))
-            view = await look(store, "a")
-            answers += [(heard.alive, heard.former, heard.causes, heard.used, heard.median_errors)]
-            answers.append(replace(view, newest_us=0, departed_us=0, settings=(), settings_texts=(), beating={}))
+            grant = str(len(answers)) if step_s == 1 else ""
+            refund = [str(len(answers) - 2)] if step_s == 10 else []
+            await commit(store, grant=grant, refund=refund, culls={"a": CULL} if sent.refused else {})
+            cause, identity = (text.replace("\n", " ") for text in (sent.cause, sent.identity))
+            heard = await send_beat(store, sent._replace(instance="a", cause=cause, identity=identity))
+            answers += [(heard.alive, heard.former.rpartition("\n")[0], heard.causes, heard.used, heard.median_errors)]
+            answers.append(replace(await look(store, "a"), **of_a_fleet))  # type: ignore[arg-type]  # of each field's type
         return answers
 
     def run(store: type[AloneStore]) -> list[object]:

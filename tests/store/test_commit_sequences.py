@@ -83,7 +83,7 @@ def test_no_window_has_more_grants_than_the_most(steps: list[Step]) -> None:
         clock.advance(step_s)
         passed_us += round(max(step_s, 0.0) * S)
         try:
-            _finished(store.commit(store._revision + off, edits))
+            _finished(store.commit(store.revision + off, edits))
         except (Conflict, Over):
             continue
         if edits.grant:

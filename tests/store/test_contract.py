@@ -35,7 +35,7 @@ EPOCH, STATE = Epoch(born_us=1), FleetState(missing=2)
 of_a_fleet = pytest.mark.parametrize(
     "clocked", ["memory", "fakeredis", pytest.param("redis", marks=pytest.mark.redis)], indirect=True
 )
-"""What the store of a container alone does not have: other members, and a list of them."""
+"""What the store of a container alone does not have: other members, who may write at the same time."""
 
 # -- read and commit --------------------------------------------------------------------------------------------
 
@@ -54,6 +54,7 @@ async def test_reads_and_beats_name_the_process_of_the_server(store: Store) -> N
     assert not store.has_lost_connection()
 
 
+@of_a_fleet
 async def test_what_was_committed_is_read_and_a_row_can_be_removed(store: Store, clock: Clock) -> None:
     names = ["", "state", "ä\x00", "\ud800", "\n|{}"]
     holds = {name: HoldRow(f"{name} ä\x00\ud800\n|{{}}", "x", 1, 2) for name in names}
@@ -69,6 +70,7 @@ async def test_what_was_committed_is_read_and_a_row_can_be_removed(store: Store,
     assert (view.culls, view.leases, view.holds) == ({}, {}, {})
 
 
+@of_a_fleet
 async def test_of_two_commits_on_one_revision_the_second_is_a_conflict_that_writes_nothing(
     store: Store, clock: Clock
 ) -> None:
@@ -80,6 +82,7 @@ async def test_of_two_commits_on_one_revision_the_second_is_a_conflict_that_writ
     assert (view.revision, view.holds, list(view.grants)) == (clock.now_us, {"a": HOLD}, ["a"])
 
 
+@of_a_fleet
 async def test_revision_grows_also_when_the_clock_has_stepped_back(store: Store, clock: Clock) -> None:
     """Its time tells the commits of two processes with one copy apart: a count would come to the same number again."""
     await commit(store)
@@ -103,6 +106,7 @@ async def granted(store: Store, *ids: str, **changes: Any) -> list[str]:
     return refused
 
 
+@of_a_fleet
 async def test_commit_grants_no_more_than_the_capacity_of_any_window(store: Store, clock: Clock) -> None:
     ids = [str(number) for number in range(CAPACITY)]
     assert await granted(store, *ids) == []
@@ -115,6 +119,7 @@ async def test_commit_grants_no_more_than_the_capacity_of_any_window(store: Stor
     assert (len(view.grants), view.state) == (CAPACITY + 1, FleetState())
 
 
+@of_a_fleet
 async def test_claim_that_was_granted_is_granted_anew_and_costs_nothing(store: Store, clock: Clock) -> None:
     assert await granted(store, "a", "b", capacity=2) == []
     clock.advance(400)
@@ -124,12 +129,14 @@ async def test_claim_that_was_granted_is_granted_anew_and_costs_nothing(store: S
     assert (await look(store)).grants["a"] == clock.now_us - 400 * S
 
 
+@of_a_fleet
 async def test_renewal_is_refused_where_others_have_all_tokens(store: Store) -> None:
     assert await granted(store, "a", "b", "c") == []
     assert await granted(store, "a", capacity=2) == ["a"]
     assert await granted(store, "a", capacity=3) == []
 
 
+@of_a_fleet
 async def test_token_that_was_given_back_counts_only_for_the_most(store: Store, clock: Clock) -> None:
     assert await granted(store, "a", "b", capacity=2) == []
     clock.advance(1)
@@ -141,6 +148,7 @@ async def test_token_that_was_given_back_counts_only_for_the_most(store: Store, 
     assert await granted(store, "c", "d", capacity=2, most=6) == ["d"]
 
 
+@of_a_fleet
 async def test_renewed_grant_keeps_what_was_given_back_and_a_later_one_does_not(store: Store, clock: Clock) -> None:
     assert await granted(store, "a", capacity=1) == []
     await commit(store, refund=["a"])
@@ -164,6 +172,7 @@ async def test_grants_of_two_windows_are_read_and_older_ones_forgotten(store: St
     assert list((await store.read("a", window_us=10 * WINDOW_US, expiry_us=EXPIRY_US)).grants) == ["b", "c"]
 
 
+@of_a_fleet
 async def test_clock_that_stepped_back_does_not_block_the_budget(store: Store, clock: Clock) -> None:
     clock.advance(3 * 86_400)
     assert await granted(store, "a", "b", capacity=2) == []
@@ -197,6 +206,7 @@ async def test_beat_is_answered_with_the_summary_and_is_read_back(store: Store, 
     assert (view.incarnation, view.seen_us, view.departed_us) == ("1", clock.now_us - S, 0)
 
 
+@of_a_fleet
 async def test_beat_waits_for_no_revision_and_changes_none(store: Store) -> None:
     await send_beat(store, beat("a"))
     assert (await look(store)).revision == 0
@@ -319,6 +329,7 @@ async def test_more_culls_than_a_script_hands_over_at_once_are_all_looked_for(st
     assert set((await look(store)).beating) == {names[0], names[999], names[1000], names[-1]}
 
 
+@of_a_fleet
 async def test_line_break_in_what_an_app_says_splits_no_row(store: Store) -> None:
     heard = await send_beat(store, suspect("a", "x\ny\n1", "l\nm"))
     assert heard.causes == {"x y 1": 1}
@@ -396,6 +407,7 @@ async def test_errors_of_a_minute_an_hour_from_now_are_not_taken(store: Store, c
     assert sorted(await store.error_minutes()) == [*range(now - 59, now + 60)]
 
 
+@of_a_fleet
 async def test_entries_of_a_commit_are_written_with_it_or_not_at_all(store: Store) -> None:
     entry = Entry("helped", 1_700_000_000.0, "a", once="helped a")
     await commit(store, entries=[entry])

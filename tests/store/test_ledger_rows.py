@@ -15,6 +15,7 @@ from sidecar.store import ledger_rows
 from sidecar.store.alone import MAX_EVENTS
 from sidecar.store.protocol import NOTED_S, SHARED_S, Store
 from sidecar.store.replies import InvalidReplyError
+from store.test_contract import of_a_fleet
 
 if TYPE_CHECKING:
     from harness.children import StartRedis
@@ -43,12 +44,14 @@ async def test_entries_come_back_as_they_were_noted_and_in_their_order(store: St
     assert await read(store) == [CULLED, BARE, *MANY]
 
 
+@of_a_fleet
 async def test_entry_that_is_sent_again_is_there_once(store: Store) -> None:
     assert await store.note([CULLED, BARE]) == 2
     assert await store.note([CULLED, BARE, *MANY]) == 5
     assert await read(store) == [CULLED, BARE, *MANY]
 
 
+@of_a_fleet
 async def test_entry_with_a_shared_word_is_written_once(store: Store) -> None:
     seen = [Entry("paused", AT + number, reason="on", once="paused redis") for number in range(3)]
     assert [await store.note([one]) for one in seen] == [1, 0, 0]
@@ -92,6 +95,7 @@ async def test_entry_without_a_time_happened_when_it_arrived(store: Store, clock
     assert await read(store) == [Entry("helped", clock.now_us / S)]
 
 
+@of_a_fleet
 @pytest.mark.parametrize(("once", "kept_s"), [("", NOTED_S), ("paused redis", SHARED_S)], ids=["digest", "shared word"])
 async def test_words_are_remembered_for_their_time(store: Store, clock: Clock, once: str, kept_s: int) -> None:
     entry = Entry("paused", AT, reason="on", once=once)
@@ -110,7 +114,7 @@ async def test_memory_keeps_the_newest_and_no_more_words_than_entries() -> None:
     entries = [Entry("suspect", AT + number) for number in range(MAX_EVENTS + 10)]
     assert await store.note(entries) == len(entries)
     assert await read(store, most=len(entries)) == entries[10:]
-    assert len(store._events._noted) == MAX_EVENTS
+    assert len(store.ledger._noted) == MAX_EVENTS
 
 
 # -- Redis alone ------------------------------------------------------------------------------------------------
