@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from sidecar.backtest.error_counts import PARTS, AliveCounts, ErrorCounts, PastError
-from sidecar.core.measure.noise import least_limit, most_errors
-from sidecar.core.measure.outlier import quantile
+from sidecar.core.measure.noise import least_limit, most_errors, quantile
 from sidecar.core.types import Policy
 
 LADDER: Final = (3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)

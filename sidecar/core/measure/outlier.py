@@ -1,8 +1,6 @@
 """Whether an app's errors are more than chance: the usual errors to compare with, and the limit that follows.
 
-Errors that come independently at a steady rate have a Poisson distribution (1837). A container is an outlier if a
-healthy one would have as many errors in one of ten million windows: fifty containers that are checked every ten seconds
-have 158 million checks in a year.
+A container is an outlier if a healthy one would have as many errors in one of ten million windows (``noise.quantile``).
 
 The rate of a healthy container is the largest of three: the fleet's median now, the same smoothed over ten minutes, and
 the errors of the app itself over the past hour. The last two are learned only while nothing is excessive. Otherwise an
@@ -15,24 +13,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from functools import lru_cache
-from math import ceil, exp, lgamma, log, sqrt
+from math import ceil, exp, log
 from typing import Final, NamedTuple
 
+from sidecar.core.measure.noise import quantile
 from sidecar.core.types import Evidence, Fleet, Policy
 from sidecar.core.values import replace
 
 LEAST_RATIO: Final = 0.01
 """Errors that are failed requests are too many only from this part of the requests on."""
-
-CHANCE: Final = 1e-7
-"""A container is an outlier if a healthy one has as many errors in a window with a chance below this."""
-
-_DEVIATIONS: Final = 5.199337582290661
-"""Standard deviations above its mean at which a normal distribution leaves ``CHANCE``."""
-
-LARGEST_MEAN: Final = 1e6
-"""Above it the approximation of Cornish and Fisher (1938) is good to one in a million and costs nothing."""
 
 SMOOTHED_S: Final = 600.0
 KEPT_MIN: Final = 60
@@ -40,39 +29,6 @@ MINUTE_S: Final = 60.0
 
 _ROUNDED: Final = 10
 """Larger numbers are shown without decimals."""
-
-
-@lru_cache(maxsize=64)
-def quantile(mean: float) -> int:
-    """The least k that a Poisson distribution of this mean reaches or exceeds with a chance below ``CHANCE``."""
-    if mean <= 0:
-        return 1
-    guess = max(1, ceil(mean + _DEVIATIONS * sqrt(mean) + (_DEVIATIONS**2 - 1) / 6))
-    if mean > LARGEST_MEAN:
-        return guess
-    k, tail = guess, _tail(mean, guess)
-    while tail >= CHANCE:
-        tail -= _chance(mean, k)
-        k += 1
-    while k > 1 and (wider := tail + _chance(mean, k - 1)) < CHANCE:
-        k, tail = k - 1, wider
-    return k
-
-
-def _chance(mean: float, k: int) -> float:
-    """The chance of exactly ``k``, by its logarithm: neither the power nor the factorial would fit a float."""
-    return exp(k * log(mean) - mean - lgamma(k + 1))
-
-
-def _tail(mean: float, k: int) -> float:
-    """The chance of ``k`` or more, for a ``k`` above the mean: a series of falling terms, all of one sign."""
-    term = total = 1.0
-    further = k
-    while term > total * 1e-15:
-        further += 1
-        term *= mean / further
-        total += term
-    return total * _chance(mean, k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,37 +95,29 @@ class OwnUsual:
     reason the caller takes no sample while the app is suspect or spared. ``window_s``: the length of the window.
     """
 
-    __slots__ = ("_minutes", "_rated", "_rates", "_window_s")
-
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
         self._minutes: deque[_Minute] = deque(maxlen=KEPT_MIN + ceil(window_s / MINUTE_S) + 1)
-        self._rated: int | None = None
-        self._rates = (0.0, 0.0)
 
-    def sample(self, evidence: Evidence, now: float, times: int = 1) -> None:
-        """Add a sample of the window, or the same one several times."""
-        minute = int(now // MINUTE_S)
-        one = _Minute(minute, times, times * evidence.errors, times * evidence.requests)
-        if self._minutes and self._minutes[-1].minute >= minute:
-            last = self._minutes.pop()
-            one = _Minute(last.minute, last.samples + times, last.errors + one.errors, last.requests + one.requests)
-        self._minutes.append(one)
+    def sample(self, evidence: Evidence, now: float) -> None:
+        """Add a sample of the window."""
+        minute, samples, errors, requests = int(now // MINUTE_S), 1, evidence.errors, evidence.requests
+        if self._minutes and (last := self._minutes[-1]).minute >= minute:
+            self._minutes.pop()
+            minute, samples = last.minute, last.samples + 1
+            errors, requests = last.errors + errors, last.requests + requests
+        self._minutes.append(_Minute(minute, samples, errors, requests))
 
     def rates(self, now: float) -> tuple[float, float]:
         """Errors per window, and errors per request; 0 where nothing is known."""
         end = int((now - self._window_s) // MINUTE_S)
-        if end != self._rated:  # samples are added to later minutes only, so the sums are the same for a minute
-            self._rated = end
-            kept = [one for one in self._minutes if end - KEPT_MIN <= one.minute < end]
-            samples, errors, requests = (sum(one[place] for one in kept) for place in (1, 2, 3))
-            self._rates = (errors / samples if samples else 0.0, min(1.0, errors / requests) if requests else 0.0)
-        return self._rates
+        kept = [minute for minute in self._minutes if end - KEPT_MIN <= minute.minute < end]
+        samples, errors, requests = (sum(minute[at] for minute in kept) for at in (1, 2, 3))
+        return (errors / samples if samples else 0.0, min(1.0, errors / requests) if requests else 0.0)
 
     def clear(self) -> None:
         """Forget everything: a new incarnation begins."""
         self._minutes.clear()
-        self._rated = None
 
 
 class _Minute(NamedTuple):

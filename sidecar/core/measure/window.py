@@ -7,7 +7,7 @@ window must not know what is counted or judged.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 OTHER: Final = "other"
@@ -163,12 +163,6 @@ class _Cap:
     def settle(self, counts: dict[str, int]) -> None:
         for key, count in counts.items():
             self.counts[key] += count
-
-
-def _checked(counts: Mapping[str, int]) -> Mapping[str, int]:
-    if not all(isinstance(key, str) and isinstance(count, int) and count >= 0 for key, count in counts.items()):
-        raise ValueError("counts are whole numbers of keys")
-    return counts
 
 
 def _sum(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:

@@ -115,25 +115,21 @@ def test_report_becomes_evidence(reports: list[Report], evidence: Evidence) -> N
 
 
 @pytest.mark.parametrize(
-    ("story", "in_flight", "idle_at"),
+    ("story", "idle_at"),
     [
-        pytest.param([], None, None, id="never told"),
-        pytest.param([(1, Sample({})), (1, Results(5, 0))], None, None, id="reports without it"),
-        pytest.param([(1, Sample({}, in_flight=7.0)), (1, Missed("timeout"))], 7.0, None, id="some"),
-        pytest.param([(1, Sample({}, in_flight=0.5))], 0.5, None, id="less than one is some"),
-        pytest.param([(1, Sample({}, in_flight=-1.0))], -1.0, None, id="a broken gauge is not idle"),
-        pytest.param([(1, Sample({}, in_flight=0.0)), (1, Sample({}))], 0.0, 1.0, id="a page without it says nothing"),
-        pytest.param([(1, Results(0, 0, 3)), (1, Results(in_flight=0))], 0, 2.0, id="told by the app"),
-        pytest.param([(1, Sample({}, in_flight=0.0)), (1, Results(1, 0, 2))], 2, None, id="the newest word counts"),
+        pytest.param([], None, id="never told"),
+        pytest.param([(1, Sample({}, in_flight=0.5))], None, id="less than one is some"),
+        pytest.param([(1, Sample({}, in_flight=-1.0))], None, id="a broken gauge is not idle"),
+        pytest.param([(1, Sample({}, in_flight=0.0)), (1, Sample({}))], 1.0, id="a page without it says nothing"),
+        pytest.param([(1, Results(0, 0, 3)), (1, Results(in_flight=0))], 2.0, id="told by the app"),
+        pytest.param([(1, Sample({}, in_flight=0.0)), (1, Results(1, 0, 2))], None, id="the newest word counts"),
     ],
 )
-def test_in_flight_is_what_was_last_said_of_it(
-    story: list[Told], in_flight: float | None, idle_at: float | None
-) -> None:
+def test_app_is_idle_since_it_last_said_that_nothing_is_in_flight(story: list[Told], idle_at: float | None) -> None:
     measurements, _ = measurements_of(story)
-    assert (measurements.in_flight, measurements.idle_at) == (in_flight, idle_at)
+    assert measurements.idle_at == idle_at
     measurements.clear()
-    assert (measurements.in_flight, measurements.idle_at) == (None, None)
+    assert measurements.idle_at is None
 
 
 @pytest.mark.parametrize(
@@ -192,7 +188,6 @@ def test_cleared_measurements_are_empty_and_keep_the_counts_since_the_beginning(
     measurements.clear()
     assert measurements.evidence(now) == NOTHING
     assert (measurements.errors.ever(), measurements.others.ever()) == ({"unknown": 2}, {"recovered": 2})
-    assert measurements.results.ever() == {"failed": 3}
 
 
 def test_kinds_with_a_limit_are_told_apart_whatever_comes_before_them() -> None:

@@ -3,12 +3,72 @@
 from __future__ import annotations
 
 from collections import deque
+from decimal import Decimal, getcontext, localcontext
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sidecar.core.measure.noise import MONTH_S, least_limit, most_errors, reaches_per_month, share_of_windows
-from sidecar.core.measure.outlier import quantile
+from sidecar.core.measure.noise import (
+    CHANCE,
+    MONTH_S,
+    least_limit,
+    most_errors,
+    quantile,
+    reaches_per_month,
+    share_of_windows,
+)
+
+# -- the quantile ---------------------------------------------------------------------------------------------
+
+TABLE = {
+    0.0: 1,
+    5e-324: 1,
+    9.9e-8: 1,
+    1.1e-7: 2,
+    0.001: 3,
+    0.01: 4,
+    0.1: 5,
+    0.25: 7,
+    0.5: 8,
+    1.0: 11,
+    1.2: 11,
+    2.0: 14,
+    3.0: 17,
+    5.0: 21,
+    10.0: 31,
+    50.0: 92,
+    100.0: 157,
+    1_000.0: 1_170,
+    10_000.0: 10_525,
+    100_000.0: 101_650,
+    1_000_000.0: 1_005_205,
+}
+"""Summed term by term with 60 digits."""
+
+
+@pytest.mark.parametrize(("mean", "least"), TABLE.items(), ids=str)
+def test_quantile_is_the_least_number_that_chance_does_not_give(mean: float, least: int) -> None:
+    assert quantile(mean) == least
+
+
+def exactly(mean: float) -> int:
+    with localcontext(getcontext()) as context:
+        context.prec = 50
+        term, below, k = (-Decimal(mean)).exp(), Decimal(0), 0
+        while 1 - below >= Decimal(repr(CHANCE)):
+            below, k = below + term, k + 1
+            term = term * Decimal(mean) / k
+        return k
+
+
+@given(st.floats(-9, 2.7).map(lambda power: 10.0**power))
+def test_quantile_is_that_of_the_sum(mean: float) -> None:
+    assert quantile(mean) == exactly(mean)
+
+
+# -- how often chance reaches a limit --------------------------------------------------------------------------
 
 
 def counted(usual: float, limit: int, window_s: float, for_s: float) -> int:
@@ -37,10 +97,6 @@ def test_least_limit_is_reached_less_than_once_a_month(usual: float, containers:
     assert reaches_per_month(usual, least, 60, containers) < 1
     if usual:
         assert reaches_per_month(usual, least - 1, 60, containers) >= 1
-
-
-def test_least_limit_is_near_to_the_one_that_the_sidecars_use() -> None:
-    assert abs(least_limit(3.0, 60, 50) - quantile(3.0)) <= 1
 
 
 @pytest.mark.parametrize(("usual", "limit", "part"), [(0.0, 1, 0.0), (3.0, 0, 1.0), (3.0, 5, 0.1847), (3.0, 1, 0.9502)])

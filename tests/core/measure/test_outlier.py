@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Decimal, getcontext, localcontext
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sidecar.core.measure.outlier import (
-    CHANCE,
     KEPT_MIN,
     MINUTE_S,
     NO_BASELINE,
@@ -20,57 +16,8 @@ from sidecar.core.measure.outlier import (
     OwnUsual,
     Usual,
     effective_limit,
-    quantile,
 )
 from sidecar.core.types import Evidence, Fleet, Policy
-
-# -- the quantile ---------------------------------------------------------------------------------------------
-
-TABLE = {
-    0.0: 1,
-    5e-324: 1,
-    9.9e-8: 1,
-    1.1e-7: 2,
-    0.001: 3,
-    0.01: 4,
-    0.1: 5,
-    0.25: 7,
-    0.5: 8,
-    1.0: 11,
-    1.2: 11,
-    2.0: 14,
-    3.0: 17,
-    5.0: 21,
-    10.0: 31,
-    50.0: 92,
-    100.0: 157,
-    1_000.0: 1_170,
-    10_000.0: 10_525,
-    100_000.0: 101_650,
-    1_000_000.0: 1_005_205,
-}
-"""Summed term by term with 60 digits."""
-
-
-@pytest.mark.parametrize(("mean", "least"), TABLE.items(), ids=str)
-def test_quantile_is_the_least_number_that_chance_does_not_give(mean: float, least: int) -> None:
-    assert quantile(mean) == least
-
-
-def exactly(mean: float) -> int:
-    with localcontext(getcontext()) as context:
-        context.prec = 50
-        term, below, k = (-Decimal(mean)).exp(), Decimal(0), 0
-        while 1 - below >= Decimal(repr(CHANCE)):
-            below, k = below + term, k + 1
-            term = term * Decimal(mean) / k
-        return k
-
-
-@given(st.floats(-9, 2.7).map(lambda power: 10.0**power))
-def test_quantile_is_that_of_the_sum(mean: float) -> None:
-    assert quantile(mean) == exactly(mean)
-
 
 # -- what the fleet usually has ---------------------------------------------------------------------------------
 

@@ -92,50 +92,9 @@ def test_window_agrees_with_a_list_of_timestamps(data: st.DataObject, seconds: i
         ever = sum(window.ever().values())
 
 
-@pytest.mark.parametrize(
-    ("turned_to", "total", "age_s"),
-    [
-        (100, 3, 0),
-        (101, 3, 1),
-        (159, 3, 59),
-        (160, 0, None),
-        (161, 0, None),
-        (100 + YEAR_S, 0, None),
-        (99, 3, 0),
-        (100 - YEAR_S, 3, 0),
-    ],
-)
-def test_event_counts_for_exactly_sixty_turns_of_the_second_hand(turned_to: int, total: int, age_s: int | None) -> None:
-    window = RollingCounts(60, 100)
-    window.record("redis", 3)
-    window.turn(turned_to)
-    assert (window.total, window.oldest_age_s(), window.newest_age_s()) == (total, age_s, age_s)
-
-
-def test_clock_that_steps_back_forgets_nothing_early_and_nothing_late() -> None:
-    window = RollingCounts(60, 100)
-    window.record("redis")
-    window.turn(40)
-    window.turn(130)
-    assert window.total == 1
-    window.turn(160)
-    assert window.total == 0
-
-
 def entries(window: RollingCounts) -> int:
     buckets = [one.counts for one in window._past]
     return sum(map(len, [*buckets, window.current, window._closed, window._ever.counts]))
-
-
-@pytest.mark.parametrize("rate", [1, 1_000], ids=["one a second", "a thousand a second"])
-def test_memory_does_not_depend_on_rate_or_time(rate: int) -> None:
-    window = RollingCounts(10, 0)
-    for second in range(1, 200):
-        window.turn(second)
-        for _ in range(rate):
-            window.record("redis")
-    assert window.total == 10 * rate
-    assert entries(window) == 12
 
 
 def test_flood_of_made_up_kinds_ends_in_other() -> None:
@@ -151,28 +110,10 @@ def test_flood_of_made_up_kinds_ends_in_other() -> None:
     assert sum(window.ever().values()) == 20_007
 
 
-def test_cleared_window_is_empty_and_goes_on_counting() -> None:
-    window = RollingCounts(60, 0)
-    window.record("redis", 5)
-    window.turn(10)
-    window.record("redis", 4)
-    window.clear()
-    assert (window.total, window.by_key(), window.oldest_age_s()) == (0, {}, None)
-    window.record("http")
-    window.turn(69)
-    assert window.by_key() == {"http": 1}
-    window.turn(70)
-    assert window.total == 0
-    assert window.ever() == {"redis": 9, "http": 1}
-
-
 @pytest.mark.parametrize("seconds", [0, -1])
 def test_window_without_a_second_is_refused(seconds: int) -> None:
     with pytest.raises(ValueError, match="at least one second"):
         RollingCounts(seconds, 0)
-
-
-# -- records of nothing ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
