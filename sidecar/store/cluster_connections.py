@@ -48,7 +48,7 @@ class ClusterConnections:
         finally:
             owner.release(connection)
 
-    async def execute_command(self, *command: str | bytes) -> Any:
+    async def execute_command(self, *command: str | bytes | int) -> Any:
         """The reply to one command, after at most sixteen redirects. Raises what redis-py raises."""
         cluster = self._cluster or await self._learnt()
         key = command[3] if command[0] in _SCRIPTS else self._key

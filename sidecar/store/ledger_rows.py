@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from sidecar.core.types import DETAIL_LIMIT, ENTRY_WORDS, Entry
-from sidecar.store.replies import InvalidReplyError, encoded
+from sidecar.store.replies import ENCODING_ERRORS
 
 _TEXTS: Final = {
     "instance": 500,
@@ -47,10 +47,8 @@ def fields_of(entry: Entry) -> Iterator[str]:
     yield from fields
 
 
-def page(reply: object) -> list[tuple[str, Entry | None]]:
-    """Ids, each with its entry, None if that was not written by a sidecar. Raises InvalidReplyError."""
-    if not isinstance(reply, list):
-        raise InvalidReplyError("not a list")
+def page(reply: Any) -> list[tuple[str, Entry | None]]:
+    """Ids, each with its entry, None if that was not written by a sidecar. Raises one of ``replies.UNREADABLE``."""
     return [_row(row) for row in reply]
 
 
@@ -66,16 +64,14 @@ def _fields(entry: Entry) -> Iterator[str]:
 
 
 def _digest(fields: Sequence[str]) -> str:
-    return blake2b(b"\0".join(map(encoded, fields)), digest_size=16).hexdigest()
+    return blake2b("\0".join(fields).encode(errors=ENCODING_ERRORS), digest_size=16).hexdigest()
 
 
-def _row(row: object) -> tuple[str, Entry | None]:
-    if not isinstance(row, list) or len(row) != 2:  # noqa: PLR2004 - an id, and its fields
-        raise InvalidReplyError("not an entry of a stream")
+def _row(row: Any) -> tuple[str, Entry | None]:
     name, flat = row
-    match = _ID.fullmatch(name) if isinstance(name, bytes) else None
+    match = _ID.fullmatch(name)
     if match is None:
-        raise InvalidReplyError("not an id of a stream")
+        raise ValueError("not an id of a stream")
     shown = match[0].decode()
     try:
         return shown, _entry(shown, _time(int(match[1]) / 1000), flat)
@@ -85,7 +81,7 @@ def _row(row: object) -> tuple[str, Entry | None]:
 
 def _entry(name: str, arrived_at: float, flat: Any) -> Entry:
     """The entry from a list of names and values. Raises ValueError, TypeError or AttributeError for others."""
-    texts = [value.decode("utf-8", "surrogatepass") for value in flat]
+    texts = [value.decode(errors=ENCODING_ERRORS) for value in flat]
     fields = dict(zip(texts[::2], texts[1::2], strict=True))
     what = fields.get("what")
     if what not in ENTRY_WORDS:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, View
 from sidecar.core.types import US_PER_S, Beat, Entry
@@ -27,7 +28,7 @@ from sidecar.store.protocol import (
     StoreError,
     member_row,
 )
-from sidecar.store.replies import InvalidReplyError, encoded
+from sidecar.store.scripts import Script
 
 if TYPE_CHECKING:
     from sidecar.store.redis_client import RedisClient
@@ -95,16 +96,11 @@ class RedisStore:
         self._on_failure = on_failure
         self._client: RedisClient | None = None
         self._opening, self._turn = asyncio.Lock(), asyncio.Lock()
-        every = (scripts.READ, scripts.COMMIT, scripts.BEAT)
-        self._keys = {script: tuple(map(self._key, script.keys)) for script in every}
-        kept = (KEPT_S * 1000, NOTED_S * US_PER_S, SHARED_S * US_PER_S)
-        self._of_ledger = tuple(str(number) for number in (events_max, *kept))
-        self._of_beats = tuple(str(number) for number in (MAX_STRUCK, MAX_CAUSES, KEPT_S * 1000))
+        self._events_max = events_max
         self._unclear: dict[str, str] = {}
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
-        arguments = (encoded(instance), str(window_us), str(expiry_us))
-        return await self._run(scripts.READ, replies.view, arguments)
+        return await self._run(scripts.READ, replies.view, instance, window_us, expiry_us)
 
     async def commit(self, revision: int, edits: Edits) -> int:
         word, now_us, _ = await self._commit(str(revision), edits)
@@ -115,17 +111,11 @@ class RedisStore:
         return now_us
 
     async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
-        ratio = "" if beat.ratio is None else str(beat.ratio)
-        texts = (
-            beat.instance,
-            beat.presence.value,
-            member_row(beat),
-            str(beat.errors),
-            ratio,
-            settings,
-            beat.about,
+        arguments = (
+            *(beat.instance, beat.presence.value, member_row(beat), beat.errors),
+            *("" if beat.ratio is None else beat.ratio, settings, beat.about, window_us, expiry_us),
+            *(MAX_STRUCK, MAX_CAUSES, KEPT_S * 1000),
         )
-        arguments: tuple[str | bytes, ...] = (*map(encoded, texts), str(window_us), str(expiry_us), *self._of_beats)
         return await self._in_turn(lambda client: self._beat(client, arguments))
 
     async def members(self, *, most: int, since_us: int) -> Listing:
@@ -133,8 +123,7 @@ class RedisStore:
 
     async def count(self, key: str, window_s: int) -> int:
         """Increment the article's key, which is not a key of the service; return the count."""
-        arguments = (_COUNT, "1", encoded(key), str(window_s))
-        return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", *arguments))
+        return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", _COUNT, 1, key, window_s))
 
     async def note(self, entries: Sequence[Entry]) -> int:
         return (await self._commit("", Edits(entries=tuple(entries))))[2] if entries else 0
@@ -148,9 +137,9 @@ class RedisStore:
         return await self._in_turn(lambda client: self._first(client, word, max(1, round(for_s * 1000))))
 
     async def add_errors(self, minutes: Mapping[int, int]) -> int:
-        counts = [str(number) for minute in minutes.items() for number in minute]
-        arguments: tuple[str | bytes, ...] = (_ADD_ERRORS, "1", self._key("minutes"), *counts)
-        return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", *arguments))
+        counts = list(chain.from_iterable(minutes.items()))
+        key = self._key("minutes")
+        return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", _ADD_ERRORS, 1, key, *counts))
 
     async def error_minutes(self) -> Mapping[int, int]:
         return await self._in_turn(lambda client: client.ask(replies.minutes, "HGETALL", self._key("minutes")))
@@ -165,8 +154,8 @@ class RedisStore:
                 async with asyncio.timeout(self._timeout_s):
                     await self._client.aclose()
 
-    def _key(self, name: str) -> bytes:
-        return encoded(f"{self._prefix}:{name}")
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}:{name}"
 
     async def _in_turn(self, call: Callable[[RedisClient], Awaitable[T]]) -> T:
         client = self._client or await self._opened()
@@ -187,23 +176,29 @@ class RedisStore:
                     raise StoreError("internal") from error
             return self._client
 
-    async def _run(self, script: scripts.Script, read: Callable[[object], T], arguments: Iterable[str | bytes]) -> T:
-        return await self._in_turn(lambda client: client.run(read, script, self._keys[script], arguments))
+    async def _run(self, script: Script, read: Callable[[Any], T], *arguments: str | int) -> T:
+        return await self._in_turn(lambda client: client.run(read, script, self._keys_of(script), arguments))
 
-    async def _beat(self, client: RedisClient, arguments: Iterable[str | bytes]) -> BeatReply:
+    def _keys_of(self, script: Script) -> list[str]:
+        return [self._key(name) for name in script.keys]
+
+    async def _beat(self, client: RedisClient, arguments: Sequence[str | int]) -> BeatReply:
         try:
-            return await client.run(replies.beat_reply, scripts.BEAT, self._keys[scripts.BEAT], arguments)
+            return await client.run(replies.beat_reply, scripts.BEAT, self._keys_of(scripts.BEAT), arguments)
         finally:
             client.forget_lost_connection()  # its end asks for this beat, and a failure repeats the beat by itself
 
     async def _commit(self, revision: str, edits: Edits) -> tuple[int, int, int]:
         writes = list(_writes(edits))
-        numbers = (edits.window_us, edits.capacity, edits.most, len(writes), len(edits.refund))
-        arguments: list[str | bytes] = [revision, encoded(edits.grant), *map(str, numbers), *self._of_ledger]
-        arguments += (encoded(text) for write in writes for text in write)
-        arguments += map(encoded, edits.refund)
-        arguments += (encoded(text) for entry in edits.entries for text in ledger_rows.fields_of(entry))
-        return await self._run(scripts.COMMIT, replies.committed, arguments)
+        return await self._run(
+            scripts.COMMIT,
+            replies.committed,
+            *(revision, edits.grant, edits.window_us, edits.capacity, edits.most, len(writes), len(edits.refund)),
+            *(self._events_max, KEPT_S * 1000, NOTED_S * US_PER_S, SHARED_S * US_PER_S),
+            *chain.from_iterable(writes),
+            *edits.refund,
+            *chain.from_iterable(map(ledger_rows.fields_of, edits.entries)),
+        )
 
     async def _members(self, client: RedisClient, most: int, since_us: int) -> Listing:
         async def values(key: str, names: Sequence[bytes]) -> list[str]:
@@ -213,12 +208,12 @@ class RedisStore:
                 read += await client.ask(replies.texts, "HMGET", self._key(key), *some)
             return read
 
-        every = await client.ask(replies.times, "ZRANGE", self._key("alive"), "0", "-1", "WITHSCORES")
+        every = await client.ask(replies.times, "ZRANGE", self._key("alive"), 0, -1, "WITHSCORES")
         shown = sorted(every)[:most]
         names = [name for name, _ in shown]
         rows = await values("members", names)
         abouts = await values("abouts", names)
-        newest: tuple[str, ...] = ("+inf", f"({since_us}", "BYSCORE", "REV", "LIMIT", "0", str(most), "WITHSCORES")
+        newest = ("+inf", f"({since_us}", "BYSCORE", "REV", "LIMIT", 0, most, "WITHSCORES")
         left = await client.ask(replies.times, "ZRANGE", self._key("departed"), *newest)
         here = {name for name, _ in every}
         culled = await client.ask(replies.names, "HGETALL", self._key("culls"))
@@ -229,7 +224,7 @@ class RedisStore:
 
     async def _entries(self, client: RedisClient, start: str, most: int) -> list[Entry]:
         for _ in range(_MAX_PAGES):
-            page = await client.ask(ledger_rows.page, "XRANGE", self._key("events"), start, "+", "COUNT", str(most))
+            page = await client.ask(ledger_rows.page, "XRANGE", self._key("events"), start, "+", "COUNT", most)
             read = [entry for _, entry in page if entry is not None]
             if read or len(page) < most:
                 return read
@@ -241,7 +236,7 @@ class RedisStore:
         while len(self._unclear) > _MAX_UNCLEAR:
             del self._unclear[next(iter(self._unclear))]
         key = self._key(f"first:{word}")
-        was_first = await client.ask(_is_set, "SET", key, caller, "NX", "PX", str(for_ms))
+        was_first = await client.ask(_is_set, "SET", key, caller, "NX", "PX", for_ms)
         if not was_first:
             was_first = await client.ask(lambda reply: reply == caller.encode(), "GET", key)
         self._unclear.pop(word, None)
@@ -258,7 +253,5 @@ def _writes(edits: Edits) -> Iterator[tuple[str, str, str]]:
             yield key, name, row.dump() if row is not None else ""
 
 
-def _is_set(reply: object) -> bool:
-    if reply not in (b"OK", None):
-        raise InvalidReplyError("neither set nor not")
-    return reply is not None
+def _is_set(reply: Any) -> bool:
+    return {b"OK": True, None: False}[reply]

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import InvalidResponse, NoScriptError, RedisError
 
 from sidecar.config.redis_urls import shown, split
 from sidecar.store.credentials import AccessError
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_connection import FAILURES, RedisConnection, fixed_connection, master_connection
 from sidecar.store.redis_errors import error_word, message
+from sidecar.store.replies import UNREADABLE
 from sidecar.store.scripts import Script
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class RedisClient:
         self._has_ended = False
         self._was_open = False
 
-    async def ask(self, read: Callable[[Any], T], *command: str | bytes) -> T:
+    async def ask(self, read: Callable[[Any], T], *command: str | bytes | int) -> T:
         """Send one command, over a new connection if need be, and return ``read(reply)`` (RESP2).
 
         Raises StoreError with the word of ``error_word``. Every error ends the connection, cancellation too.
@@ -63,7 +64,7 @@ class RedisClient:
         try:
             if await self._end_watch() or await self._is_at_end():
                 await self._end_connection()
-            return read(await self._connections.execute_command(*command))
+            return _understood(read, await self._connections.execute_command(*command))
         except BaseException as error:
             self._was_open = self._connections.is_open
             if not isinstance(error, NoScriptError):  # this reply only asks for another command
@@ -80,10 +81,10 @@ class RedisClient:
         return f"{self._address}: no connection{hint}"
 
     async def run(
-        self, read: Callable[[Any], T], script: Script, keys: Sequence[bytes], arguments: Iterable[str | bytes]
+        self, read: Callable[[Any], T], script: Script, keys: Sequence[str], arguments: Iterable[str | int]
     ) -> T:
         """As ``ask``, with a script: sent by its digest, and in full to a server that does not know it."""
-        command = (str(len(keys)), *keys, *arguments)
+        command = (len(keys), *keys, *arguments)
         try:
             return await self.ask(read, "EVALSHA", script.sha, *command)
         except StoreError as error:
@@ -133,6 +134,13 @@ class RedisClient:
         with suppress(*FAILURES):
             async with asyncio.timeout(_CLOSE_S):
                 await self._connections.aclose()
+
+
+def _understood(read: Callable[[Any], T], reply: object) -> T:
+    try:
+        return read(reply)
+    except UNREADABLE as error:
+        raise InvalidResponse("a reply that no command of this project gives") from error
 
 
 def _connections(url: str, timeout_s: float, password_file: str, key: str) -> RedisConnection | ClusterConnections:

@@ -15,6 +15,7 @@ from redis.backoff import NoBackoff
 
 from sidecar.config.redis_urls import RedisUrl
 from sidecar.store.credentials import AccessError, PasswordFile, TlsConnection, tls_options
+from sidecar.store.replies import ENCODING_ERRORS
 
 FAILURES: Final = (OSError, theirs.RedisError, theirs.RedisClusterException)
 """The exceptions of redis-py for a failed exchange."""
@@ -23,6 +24,7 @@ NO_RETRY: Final = Retry(NoBackoff(), 0)
 _OURS: Final[Mapping[str, Any]] = {
     "protocol": 2,
     "decode_responses": False,
+    "encoding_errors": ENCODING_ERRORS,
     "driver_info": None,
     "health_check_interval": 0,
     "retry": NO_RETRY,
@@ -48,7 +50,7 @@ class RedisConnection:
         """Lend the connection while no command is under way; None if there is none."""
         yield self._connection
 
-    async def execute_command(self, *command: str | bytes) -> Any:
+    async def execute_command(self, *command: str | bytes | int) -> Any:
         """The reply to one command, over a new connection if need be. Raises what redis-py raises."""
         connection = self._connection or await self._connected()
         await connection.send_command(*command)

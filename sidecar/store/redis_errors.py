@@ -12,7 +12,6 @@ from redis import exceptions as theirs
 from redis.asyncio.sentinel import MasterNotFoundError
 
 from sidecar.store.credentials import SecretError
-from sidecar.store.replies import InvalidReplyError
 
 # In this order, because redis-py derives some of these from others.
 _WORDS: Final[tuple[tuple[type[BaseException], str], ...]] = (
@@ -34,7 +33,6 @@ _WORDS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (MasterNotFoundError, "sentinel"),
     (theirs.ConnectionError, "connection"),
     (theirs.RedisError, "response"),
-    (InvalidReplyError, "response"),
     (SSLEOFError, "connection"),
     (SSLZeroReturnError, "connection"),
     (SSLError, "tls"),

@@ -1,4 +1,4 @@
-"""Reads the replies of Redis exactly as the scripts write them: anything else raises InvalidReplyError.
+"""Reads the replies of Redis as the scripts write them: anything else raises one of ``UNREADABLE``.
 
 Texts are the exception. Other sidecars wrote them, of other versions too, and an unreadable text must not hide the
 others: a byte that is not UTF-8 is kept as a surrogate. A table row whose name has such a byte is skipped, because no
@@ -7,6 +7,7 @@ sidecar could write that name again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord
@@ -14,24 +15,19 @@ from sidecar.core.fleet.view import BeatReply, Listing, View, member_incarnation
 
 R = TypeVar("R", bound=StoredRecord)
 
-_READ: Final = 18
-_BEAT: Final = 13
+ENCODING_ERRORS: Final = "surrogatepass"
+"""Texts are UTF-8, also those with half a surrogate pair, which JSON allows."""
 
 
-class InvalidReplyError(ValueError):
-    """A reply that no command of this project gives."""
+UNREADABLE: Final = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
+"""What these functions raise for a reply that no command of this project gives."""
 
 
-def encoded(text: str) -> bytes:
-    """The text as bytes for Redis, also with half a surrogate pair, which JSON allows."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def view(reply: object) -> View:
+def view(reply: Any) -> View:
     """The reply of ``read.lua``."""
-    now, records, culls, leases, holds, settings, alive, beating, newest, causes, control, *rest = _list(reply, _READ)
+    now, records, culls, leases, holds, settings, alive, beating, newest, causes, control, *rest = reply
     grants, refunded, row, seen, departed, run_id, median_errors = rest
-    revision, epoch, state = _list(records, 3)
+    revision, epoch, state = records
     now_us, heard, member = _number(now), _times(settings), member_of(_text(row))
     return View(
         now_us,
@@ -59,19 +55,18 @@ def view(reply: object) -> View:
     )
 
 
-def beat_reply(reply: object) -> BeatReply:
+def beat_reply(reply: Any) -> BeatReply:
     """The reply of ``beat.lua``."""
-    now, records, alive, silent, struck, former, causes, policies, errors, ratio, *rest = _list(reply, _BEAT)
-    holds, used, run_id = rest
-    epoch, state, _ = _list(records, 3)
-    of_service, of_instance = _list(holds, 2)
+    now, records, alive, silent, struck, former, causes, policies, errors, ratio, holds, used, run_id = reply
+    epoch, state, _ = records
+    of_service, of_instance = holds
     return BeatReply(
         now_us=_number(now),
         epoch=Epoch.load(_text(epoch)) or Epoch(),
         state=FleetState.load(_text(state)) or FleetState(),
         alive=_number(alive),
         silent=_number(silent),
-        struck=tuple(_text(name) for name in _list(struck)),
+        struck=tuple(map(_text, struck)),
         former=_text(former),
         causes=_counts(causes),
         policies=_number(policies),
@@ -83,71 +78,69 @@ def beat_reply(reply: object) -> BeatReply:
     )
 
 
-def committed(reply: object) -> tuple[int, int, int]:
+def committed(reply: Any) -> tuple[int, int, int]:
     """The reply of ``commit.lua``: 1 done, 0 conflict or -1 over; the time; the number of new entries."""
-    word, now, noted = (_number(value) for value in _list(reply, 3))
+    word, now, noted = map(_number, reply)
     if word not in (1, 0, -1) or noted < 0:
-        raise InvalidReplyError("neither done nor refused")
+        raise ValueError("neither done nor refused")
     return word, now, noted
 
 
-def count(reply: object) -> int:
+def count(reply: Any) -> int:
     """A count."""
     if (number := _number(reply)) < 0:
-        raise InvalidReplyError("not a count")
+        raise ValueError("not a count")
     return number
 
 
-def times(reply: object) -> list[tuple[bytes, int]]:
+def minutes(reply: Any) -> dict[int, int]:
+    """Counts by minute."""
+    return {_us(minute): _us(count) for minute, count in _pairs(reply)}
+
+
+def times(reply: Any) -> list[tuple[bytes, int]]:
     """Names as bytes, each with its time, in order."""
-    return [(_bytes(name), _us(at)) for name, at in zip(*_columns(reply), strict=True)]
+    return [(_bytes(name), _us(at)) for name, at in _pairs(reply)]
 
 
-def texts(reply: object) -> list[str]:
+def texts(reply: Any) -> list[str]:
     """Values of a hash, ``""`` for missing ones."""
     return [_text(value) for value in _list(reply)]
 
 
-def names(reply: object) -> list[bytes]:
+def names(reply: Any) -> list[bytes]:
     """The names of a hash as bytes."""
-    return [_bytes(name) for name in _columns(reply)[0]]
-
-
-def minutes(reply: object) -> dict[int, int]:
-    """Counts by minute."""
-    return {_us(minute): _us(count) for minute, count in zip(*_columns(reply), strict=True)}
+    return [_bytes(name) for name, _ in _pairs(reply)]
 
 
 def listing(
-    alive: list[tuple[bytes, int]],
-    rows: list[str],
-    abouts: list[str],
-    left: list[tuple[bytes, int]],
+    alive: Sequence[tuple[bytes, int]],
+    rows: Sequence[str],
+    abouts: Sequence[str],
+    left: Sequence[tuple[bytes, int]],
     culled: dict[bytes, str],
 ) -> Listing:
-    """The listing from members with their rows and reports, departed members, and reports of culled ones."""
-    if not len(alive) == len(rows) == len(abouts):
-        raise InvalidReplyError("not as many as expected")
+    """The listing from members with their rows and descriptions, departed members, and descriptions of culled ones."""
     members = [(_text(name), at, row, about) for (name, at), row, about in zip(alive, rows, abouts, strict=True)]
-    reports = {_text(name): about for name, about in culled.items() if about}
-    return Listing(members, [(_text(name), at) for name, at in left], reports)
+    descriptions = {_text(name): about for name, about in culled.items() if about}
+    return Listing(members, [(_text(name), at) for name, at in left], descriptions)
 
 
-def _list(reply: object, length: int | None = None) -> list[Any]:
-    if not isinstance(reply, list) or length not in (None, len(reply)):
-        raise InvalidReplyError("not a list of the expected length")
+def _list(reply: Any) -> list[Any]:
+    if not isinstance(reply, list):
+        raise TypeError("not a list")
     return reply
 
 
-def _number(value: object) -> int:
+def _number(value: Any) -> int:
     if not isinstance(value, int):
-        raise InvalidReplyError("not a number")
+        raise TypeError("not a number")
     return value
 
 
-def _bytes(value: object) -> bytes:
+def _bytes(value: Any) -> bytes:
     if not isinstance(value, bytes):
-        raise InvalidReplyError("not a text")
+        raise TypeError("not a text")
     return value
 
 
@@ -155,61 +148,45 @@ def _us(value: Any) -> int:
     """A whole number from its digits; 0 for None."""
     if value is None:
         return 0
+    return int(value) if _bytes(value).isdigit() else int(float(value))
+
+
+def _text(value: Any) -> str:
+    """The text of these bytes, ``""`` for None."""
+    if value is None:
+        return ""
     try:
-        return int(value) if value.isdigit() else int(float(value))
-    except (AttributeError, ValueError, OverflowError):
-        raise InvalidReplyError("not a whole number") from None
-
-
-def _text(value: object) -> str:
-    return "" if value is None else _decoded([value])[0]
-
-
-def _decoded(values: list[Any]) -> list[str]:
-    """The texts of several values."""
-    try:
-        return [value.decode() for value in values]
-    except (AttributeError, UnicodeDecodeError):
-        return [_name(_bytes(value)) or value.decode("utf-8", "surrogateescape") for value in values]
-
-
-def _name(value: bytes) -> str | None:
-    """The text for which ``encoded`` gives these bytes; None if there is none."""
-    try:
-        return value.decode("utf-8", "surrogatepass")
+        return _bytes(value).decode(errors=ENCODING_ERRORS)
     except UnicodeDecodeError:
-        return None
+        return _bytes(value).decode(errors="surrogateescape")
 
 
-def _columns(reply: object) -> tuple[list[Any], list[Any]]:
+def _pairs(reply: Any) -> zip[tuple[Any, Any]]:
     """Names and values of a list that alternates them."""
     both = _list(reply)
-    if len(both) % 2:
-        raise InvalidReplyError("not pairs")
-    return both[::2], both[1::2]
+    return zip(both[::2], both[1::2], strict=True)
 
 
-def _table(reply: object) -> dict[str, str]:
-    names, texts = _columns(reply)
-    try:
-        return dict(zip([name.decode() for name in names], _decoded(texts), strict=True))
-    except (AttributeError, UnicodeDecodeError):
-        rows = zip([_name(_bytes(name)) for name in names], _decoded(texts), strict=True)
-        return {name: text for name, text in rows if name is not None}
+def _table(reply: Any) -> dict[str, str]:
+    rows = {}
+    for name, value in _pairs(reply):
+        try:
+            rows[_bytes(name).decode(errors=ENCODING_ERRORS)] = _text(value)
+        except UnicodeDecodeError:
+            continue
+    return rows
 
 
-def _rows(reply: object, kind: type[R]) -> dict[str, R]:
+def _rows(reply: Any, kind: type[R]) -> dict[str, R]:
     """The records of a table; rows that cannot be read are left out."""
     return {name: row for name, text in _table(reply).items() if (row := kind.load(text)) is not None}
 
 
-def _times(reply: object) -> dict[str, int]:
-    names, times = _columns(reply)
-    return dict(zip(_decoded(names), map(_us, times), strict=True)) if names else {}
+def _times(reply: Any) -> dict[str, int]:
+    return {_text(name): _us(at) for name, at in _pairs(reply)}
 
 
-def _counts(reply: object) -> dict[str, int]:
+def _counts(reply: Any) -> dict[str, int]:
     """Counts by name, without values that are no count."""
-    names, numbers = _columns(reply)
-    counts = zip(_decoded(names), map(_bytes, numbers), strict=True)
+    counts = ((_text(name), _bytes(number)) for name, number in _pairs(reply))
     return {name: int(number) for name, number in counts if number.removeprefix(b"-").isdigit()}

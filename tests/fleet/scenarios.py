@@ -61,16 +61,19 @@ def restarting(for_s: float, *troubles: Incident, size: int = 12, aged_s: float 
 
 
 DAY: Final = Scenario(
-    12 * HOUR_S,
+    4 * HOUR_S,
     200,
     (
-        Poison(1800, count=8, until_s=41_000),
-        Outage(12_000, 600),
-        Stuck(24_000, 60),
-        Sick(34_000, 40, for_s=300, name="wave"),
+        Poison(600, count=8, until_s=14_000),
+        Outage(2400, 600),
+        Stuck(8400, 60),
+        Sick(12_600, 40, for_s=300, name="wave"),
     ),
 )
-"""Twelve hours of 200 containers: some get stuck, an outage, 60 stuck at once, a wave that passes by itself."""
+"""A day of 200 containers without its quiet hours: some get stuck, an outage, 60 stuck at once, a wave that passes.
+
+Between two of these a cause is forgotten, as in twelve hours.
+"""
 
 SHORT_DAY: Final = Scenario(
     2400,

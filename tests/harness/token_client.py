@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_client import RedisClient
-from sidecar.store.replies import InvalidReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -39,7 +38,7 @@ class TokenClient:
 
     async def claim(self, claim_id: str, *more_keys: str) -> str:
         """``granted 1`` (so many have been), ``replayed 1``, or the word for an answer that is unknown."""
-        keys = [key.encode() for key in (KEY, *more_keys)]
+        keys = (KEY, *more_keys)
         return await self._in_time(self.redis.run(_answer, _Script, keys, [claim_id]))  # type: ignore[arg-type]
 
     async def ping(self) -> str:
@@ -60,4 +59,4 @@ def _answer(reply: object) -> str:
     match reply:
         case [0 | 1 as new, int(count)]:
             return f"{'granted' if new else 'replayed'} {count}"
-    raise InvalidReplyError("not an answer to a claim")
+    raise ValueError("not an answer to a claim")
