@@ -1,102 +1,74 @@
 """The members of the fleet, for people: each sidecar's description of its container, and the list of all members.
 
-A description is a short line: ``state|since|incarnation|weight|errors|limit|version|born|settings``. Numbers are in
-digits, and the last two may be missing. The version may be followed by the node and the version of the app, each on a
-line of its own within the field: version 0.2 reads no further field. Others may write to the store, so ``load`` accepts
-only lines that ``dump`` would write.
+A description is a short line: ``state|since|incarnation|weight|errors|limit|version|born|settings``. Its last two fields
+may be missing. The version may be followed by the node and the version of the app, each on a line of its own within the
+field: version 0.2 reads no further field.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.summary import fleet_of
 from sidecar.core.fleet.view import BeatReply, Listing, View
 from sidecar.core.types import US_PER_S, Fleet, Hold, Presence, State
 
-LONGEST: Final = 300
-"""Bytes of a line. The numbers take 84 at most, with the digest of the settings."""
-
-_LONGEST_INCARNATION: Final = 150
+_LONGEST_INCARNATION: Final = 120
 _LONGEST_VERSION: Final = 50
 _LONGEST_TRAIT: Final = 64
-_NUMBERS: Final = 84
-_MOST: Final = 999_999_999
 _LATEST: Final = 99_999_999_999
 """In the year 5138: an instant has to fit into a date."""
 
-_LINE: Final = re.compile(
-    r"([a-z]{1,16})\|([0-9]{1,11})\|([^|]*)\|([0-9]{1,3})\|([0-9]{1,9})\|([0-9]{1,9})\|([^|]*)"
-    r"(?:\|([0-9]{1,11})(?:\|([0-9a-f]{8}))?)?",
-    re.DOTALL,
-)
-_DIGEST: Final = re.compile(r"[0-9a-f]{8}")
-_ESCAPES: Final = {"%": "%25", "|": "%7C", "\n": "%0A"}
-_ESCAPE: Final = re.compile("%(25|7C|0A)?")
-_STATES: Final = {state.value: state for state in State}
-_FULL: Final = 100
-
 
 class About(NamedTuple):
-    """A sidecar's description of its container: its state ``since`` (Unix seconds), and what led to it.
-
-    ``weight`` in percent; ``errors`` in the window against their ``limit``; ``version`` of the sidecar; ``born``: Unix
-    seconds at which the incarnation began, 0 if unknown; ``settings``: ``digest_of`` the sidecar's policy, ``""`` if
-    unknown, as are ``node`` and ``app_version``.
-    """
+    """A sidecar's description of its container, and what led to its state."""
 
     state: State
     since: int
+    """Unix seconds."""
     incarnation: str
     weight: int
+    """Percent."""
     errors: int
+    """In the window, against their limit."""
     limit: int
     version: str
+    """Of the sidecar."""
     born: int = 0
+    """Unix seconds at which the incarnation began; 0: unknown."""
     settings: str = ""
+    """``digest_of`` the sidecar's policy; empty: unknown, as in the two below."""
     node: str = ""
     app_version: str = ""
 
     def dump(self) -> str:
-        """The line, of at most ``LONGEST`` bytes of UTF-8: too large numbers become the largest, long texts are cut."""
-        traits = [_bounded(trait, _LONGEST_TRAIT) for trait in (self.node, self.app_version)]
-        version = "\n".join([_bounded(self.version, _LONGEST_VERSION), *(traits if any(traits) else [])])
-        left = LONGEST - _NUMBERS - len(version.encode())
-        return "|".join(
-            (
-                self.state,
-                _number(self.since, _LATEST),
-                _bounded(self.incarnation, min(_LONGEST_INCARNATION, left)),
-                _number(self.weight, _FULL),
-                _number(self.errors, _MOST),
-                _number(self.limit, _MOST),
-                version,
-                _number(self.born, _LATEST),
-                *([self.settings] if _DIGEST.fullmatch(self.settings) else []),
-            )
-        )
+        """The line; long texts are cut."""
+        traits = [_field(trait, _LONGEST_TRAIT) for trait in (self.node, self.app_version)]
+        version = "\n".join([_field(self.version, _LONGEST_VERSION), *(traits if any(traits) else [])])
+        incarnation = _field(self.incarnation, _LONGEST_INCARNATION)
+        numbers = (self.weight, self.errors, self.limit)
+        fields = (self.state, self.since, incarnation, *numbers, version, self.born)
+        return "|".join(map(str, (*fields, self.settings) if self.settings else fields))
 
     @classmethod
     def load(cls, line: str) -> About | None:
-        """The description in the line; None if ``dump`` would not write the line."""
-        match = _LINE.fullmatch(line) if len(line) <= LONGEST else None
-        if match is None or match[1] not in _STATES or int(match[4]) > _FULL:
+        """The description in the line; None if it is none."""
+        try:
+            state, since, incarnation, weight, errors, limit, version, *more = line.split("|")
+            born, settings = (*more, *("0", "")[len(more) :])
+            version, node, app_version = (*version.split("\n"), "", "")[:3]
+            about = cls(State(state), int(since), incarnation, int(weight), int(errors), int(limit), version, int(born))
+        except ValueError:
             return None
-        texts = [_unescaped(text) for text in (match[3], *match[7].split("\n"))]
-        known = [text for text in texts if text is not None]
-        if known != texts or len(known) not in (2, 4):
+        if not (0 <= about.since <= _LATEST and 0 <= about.born <= _LATEST):
             return None
-        incarnation, version, node, app_version = (*known, "", "")[:4]
-        numbers = (int(match[4]), int(match[5]), int(match[6]))
-        about = cls(
-            _STATES[match[1]], int(match[2]), incarnation, *numbers, version, int(match[8] or 0), match[9] or ""
-        )
-        return about._replace(node=node, app_version=app_version)
+        texts = {"incarnation": incarnation, "version": version, "node": node, "app_version": app_version}
+        return about._replace(settings=settings, **{name: unquote(text) for name, text in texts.items()})
 
 
 class Member(NamedTuple):
@@ -172,27 +144,9 @@ def hold_json(value: Hold | None) -> dict[str, Any] | None:
     return None if value is None else {"scope": "instance" if value.instance else "service", **asdict(value)}
 
 
-def _number(value: int, most: int) -> str:
-    return str(min(max(0, value), most))
-
-
-def _bounded(text: str, most: int) -> str:
-    """The text with its separators escaped, cut to ``most`` bytes, but not inside an escape."""
-    parts: list[str] = []
-    for character in text[:most].encode(errors="replace").decode():
-        part = _ESCAPES.get(character, character)
-        most -= len(part.encode())
-        if most < 0:
-            break
-        parts.append(part)
-    return "".join(parts)
-
-
-def _unescaped(text: str) -> str | None:
-    if "%" not in text:
-        return text
-    is_whole = all(match[1] for match in _ESCAPE.finditer(text))
-    return text.replace("%7C", "|").replace("%0A", "\n").replace("%25", "%") if is_whole else None
+def _field(text: str, most: int) -> str:
+    """The text without the separators of the line, cut to ``most`` characters."""
+    return text[:most].encode(errors="replace").decode().replace("%", "%25").replace("|", "%7C").replace("\n", "%0A")
 
 
 MOST_GRANTS: Final = 100
