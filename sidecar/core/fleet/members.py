@@ -1,8 +1,8 @@
 """The members of the fleet, for people: each sidecar's description of its container, and the list of all members.
 
-A description is a short line: ``state|since|incarnation|weight|errors|limit|version|born|settings``. Its last two fields
-may be missing. The version may be followed by the node and the version of the app, each on a line of its own within the
-field: version 0.2 reads no further field.
+A description is a short line: ``state|since|incarnation|weight|errors|limit|version|born|settings``. Its last two
+fields may be missing. The version may be followed by the node and the version of the app, each on a line of its own
+within the field: version 0.2 reads no further field.
 """
 
 from __future__ import annotations
@@ -62,13 +62,12 @@ class About(NamedTuple):
             state, since, incarnation, weight, errors, limit, version, *more = line.split("|")
             born, settings = (*more, *("0", "")[len(more) :])
             version, node, app_version = (*version.split("\n"), "", "")[:3]
-            about = cls(State(state), int(since), incarnation, int(weight), int(errors), int(limit), version, int(born))
+            numbers = (int(weight), int(errors), int(limit))
+            about = cls(State(state), int(since), unquote(incarnation), *numbers, unquote(version), int(born), settings)
         except ValueError:
             return None
-        if not (0 <= about.since <= _LATEST and 0 <= about.born <= _LATEST):
-            return None
-        texts = {"incarnation": incarnation, "version": version, "node": node, "app_version": app_version}
-        return about._replace(settings=settings, **{name: unquote(text) for name, text in texts.items()})
+        is_dated = 0 <= about.since <= _LATEST and 0 <= about.born <= _LATEST
+        return about._replace(node=unquote(node), app_version=unquote(app_version)) if is_dated else None
 
 
 class Member(NamedTuple):
