@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import hdrs
 from aiohttp.http import HttpProcessingError
-from aiohttp.web import RequestHandler, Server, ServerRunner
+from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_server import Server
 
 from sidecar.net import web
 from sidecar.net.sockets import BACKLOG, NO_DESCRIPTOR_S, address_of, bind_tcp, bind_unix, remove_stale
@@ -98,7 +99,6 @@ class LocalServer:
             "auto_decompress": False,
         }
         self._server = Server(self._answer, handler_cancellation=True)
-        self._runner = ServerRunner(self._server, shutdown_timeout=CLOSE_S)
 
     async def open_tcp(self, host: str, port: int) -> None:
         """Listen on ``host:port``; OSError when that is not possible."""
@@ -111,8 +111,6 @@ class LocalServer:
         await self._listen(bind_unix(path))
 
     async def _listen(self, opened: socket.socket, tls: ServerTls | None = None) -> None:
-        if self._runner.server is None:
-            await self._runner.setup()
         self.addresses.append(address_of(opened))
         if tls is None:
             loop = asyncio.get_running_loop()
@@ -176,7 +174,9 @@ class LocalServer:
         """Stop listening and close every connection; responses under way have ``CLOSE_S`` to leave."""
         self.stop()
         self._closing.set()
-        await self._runner.cleanup()
+        await asyncio.sleep(0)  # requests that have arrived are answered
+        self._server.pre_shutdown()
+        await self._server.shutdown(CLOSE_S)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self._answering.add(request.protocol)
