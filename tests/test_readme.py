@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.core import Metric
 
 from sidecar import __version__
-from sidecar.app import build_optional, daemon
+from sidecar.app import build, build_action, build_messages, daemon
 from sidecar.config import shown
 from sidecar.config.load import load
 from sidecar.core.explain import words
@@ -56,9 +56,9 @@ def _families() -> list[Metric]:
     metrics.registry.register(FleetReadings(lambda: Fleet(1)))
     metrics.registry.register(LedgerReadings(lambda: 0, lambda: 0))
     daemon.run_lock(load({"run_lock": "/l", "standby": "true"}, {}), metrics.registry)
-    build_optional.counter(metrics.registry, "exit")
-    build_optional.show_listening(metrics.registry, lambda: True)
-    build_optional.messenger(load({}, {}), AsyncMock(), Observers(), metrics.registry, Log())
+    build_action.counter(metrics.registry, "exit")
+    build.show_listening(metrics.registry, lambda: True)
+    build_messages.messenger(load({}, {}), AsyncMock(), Observers(), metrics.registry, Log())
     return [family for family in metrics.registry.collect() if family.name.startswith("arbiter_")]
 
 

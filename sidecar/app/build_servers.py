@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sidecar import __version__
-from sidecar.app import build_optional
 from sidecar.config import addresses, redis_urls
 from sidecar.config.bound import bound
 from sidecar.core.life.delays import CHECK_JITTER
 from sidecar.core.types import AppExited
 from sidecar.inputs import report_api
+from sidecar.inputs.datagram import Datagrams
 from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.net.client_tls import KeyPair
 from sidecar.net.sockets import (
@@ -45,12 +45,13 @@ from sidecar.server.report_watch import ReportWatch
 from sidecar.server.request_check import RequestCheck
 from sidecar.server.why import Why, WhyIdentity, WhySources
 from sidecar.telemetry.log import logger
+from sidecar.telemetry.readings import DatagramReadings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from sidecar.app.build import Sidecar
-    from sidecar.config.settings import Config
+    from sidecar.config.settings import Config, ServerConfig, StatsdConfig
     from sidecar.core.fleet.members import About
     from sidecar.net import web
 
@@ -84,35 +85,39 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
         most=most("public"),
     )
     local, page = _local_servers(sidecar, why, tls, connection_limit=most, between=public.turn_between)
-    listeners = Listeners(local, public, page, tls=tls)
+    agent, datagrams = _agent(sidecar), _datagrams(sidecar) if config.statsd.has_sockets else None
+    listeners = Listeners(local, public, page, agent, datagrams, tls)
     try:
-        await _listen(config, local_listen=listeners.local, socket=listeners.local, page_listen=listeners.page)
-        if config.statsd.has_sockets:
-            listeners.datagrams = await build_optional.open_datagrams(
-                config.statsd,
-                sidecar.report_tap.tapped("statsd", sidecar.offer),
-                registry=sidecar.metrics.registry,
-                on_failure=partial(observers.failed, "listener"),
-            )
-        listeners.agent = _agent(sidecar)
-        await _listen(config, agent_listen=listeners.agent, public_listen=listeners.public)
+        await _open(config.server, local_listen=local.open_tcp, socket=local.open_unix)
+        if page is not None:
+            await _open(config.server, page_listen=page.open_tcp)
+        if datagrams is not None:
+            await _open(config.statsd, statsd_listen=datagrams.open_udp, statsd_socket=datagrams.open_unix)
+        await _open(config.server, agent_listen=agent.open_tcp, public_listen=public.open_tcp)
         _log_addresses(config, listeners)
         yield listeners
     finally:
         await listeners.close()
 
 
-async def _listen(config: Config, **listeners: LocalServer | PublicServer | AgentCheck | None) -> None:
-    """Open each listener at the address of the setting that it goes by."""
-    for name, listener in listeners.items():
-        at = getattr(config.server, name)
-        if at in ("", addresses.OFF) or listener is None:
-            continue
-        with naming_setting(f"ARBITER_{name.upper()}", at):
-            if name == "socket" and isinstance(listener, LocalServer):
-                await listener.open_unix(at)
-            else:
-                await listener.open_tcp(*addresses.split(at))
+async def _open(config: ServerConfig | StatsdConfig, **openings: Callable[..., Awaitable[None]]) -> None:
+    """Open each listener at the address, or the path of a socket, of the setting that it goes by."""
+    for setting, opening in openings.items():
+        at = getattr(config, setting)
+        if at not in ("", addresses.OFF):
+            with naming_setting(f"ARBITER_{setting.upper()}", at):
+                await (opening(at) if setting.endswith("socket") else opening(*addresses.split(at)))
+
+
+def _datagrams(sidecar: Sidecar) -> Datagrams:
+    datagrams = Datagrams(
+        sidecar.report_tap.tapped("statsd", sidecar.offer),
+        on_failure=partial(sidecar.observers.failed, "listener"),
+        on_advice=logger.warning,
+        prefix=sidecar.config.statsd.statsd_prefix,
+    )
+    sidecar.metrics.registry.register(DatagramReadings(lambda: datagrams.counts))
+    return datagrams
 
 
 def _agent(sidecar: Sidecar) -> AgentCheck:

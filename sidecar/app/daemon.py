@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
 
-from sidecar.app import build_optional
 from sidecar.app.build import DISK_S, Sidecar, build, metrics_of
 from sidecar.app.build_servers import listening
 from sidecar.app.run_lock import RunLock
@@ -92,9 +91,16 @@ def run_lock(config: Config, registry: CollectorRegistry) -> RunLock:
 
 def _imported_late(config: Config) -> list[str]:
     """Return the modules that the sidecar would otherwise import at their first use."""
-    names = ("redis", "redis_client") if config.redis.redis_url else ("alone",)
+    optional = {
+        "store.redis": config.redis.redis_url,
+        "store.redis_client": config.redis.redis_url,
+        "store.alone": not config.redis.redis_url,
+        "app.build_action": config.hook.cull_hook or config.action.action != "check",
+        "app.build_scraper": config.scrape.scrape_url,
+        "app.build_messages": config.notify.has_webhook,
+    }
     of_python = ("encodings.idna", "importlib.readers")  # for the address of a listener, and the files of the page
-    return [*(f"sidecar.store.{name}" for name in names), *of_python]
+    return [*(f"sidecar.{name}" for name, is_needed in optional.items() if is_needed), *of_python]
 
 
 def _in_loop(work: Coroutine[None, None, int]) -> int:
@@ -168,9 +174,13 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
         yield sidecar.app_port.run()
     if config.scrape.scrape_url:
         offer = sidecar.report_tap.tapped("scrape", sidecar.offer)
-        yield build_optional.scraper(config.scrape, config.judging, offer, sidecar.observers).run()
+        from sidecar.app import build_scraper  # noqa: PLC0415 - see ``build``
+
+        yield build_scraper.scraper(config.scrape, config.judging, offer, sidecar.observers).run()
     if config.notify.has_webhook:
-        yield build_optional.messenger(
+        from sidecar.app import build_messages  # noqa: PLC0415 - see ``build``
+
+        yield build_messages.messenger(
             config,
             sidecar.budget,
             sidecar.observers,

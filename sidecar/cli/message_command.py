@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from sidecar.app import build_optional
+from sidecar.app import build_messages
 from sidecar.cli.asking_options import where
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.parameters import Command, json_option, show
@@ -28,7 +28,7 @@ def message(ctx: click.Context, /, *, test: bool, as_json: bool) -> int:
     effective = config(ctx)
     if not effective.notify.has_webhook:
         raise click.UsageError("no webhook is set: ARBITER_WEBHOOK_URL or ARBITER_WEBHOOK_URL_FILE")
-    outcome, is_sent = asyncio.run(build_optional.send_test_message(effective))
+    outcome, is_sent = asyncio.run(build_messages.send_test_message(effective))
     if as_json:
         show({"outcome": outcome, "sent": is_sent})
     else:

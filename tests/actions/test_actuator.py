@@ -19,7 +19,7 @@ from sidecar.actions.actuator import STOPPED, ActionError, ActionResult, Actuato
 from sidecar.actions.asked_file import ActionProgress, AskedFile
 from sidecar.actions.nomad import missing
 from sidecar.actions.program import CommandAction
-from sidecar.app.build_optional import action
+from sidecar.app.build_action import action
 from sidecar.config.settings import ActionConfig
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import Moved

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.actions.actuator import ActionError, ActionResult
 from sidecar.actions.nomad import TaskApi, missing
-from sidecar.app import build_optional
+from sidecar.app import build_action
 from sidecar.config.settings import ActionConfig, Config, IdentityConfig
 from sidecar.core.types import Entry
 from sidecar.telemetry.metrics import Metrics
@@ -20,7 +20,7 @@ NOMAD = {"NOMAD_SECRETS_DIR": "/secrets", "NOMAD_ALLOC_ID": "alloc-1"}
 
 
 def _action(environ: dict[str, str], **settings: Any) -> Any:
-    return build_optional.action(ActionConfig(**settings), lambda: None, environ=environ, facts={})
+    return build_action.action(ActionConfig(**settings), lambda: None, environ=environ, facts={})
 
 
 def test_nomad_restarts_the_task_of_the_settings_and_stops_this_allocation() -> None:
@@ -68,7 +68,7 @@ def test_exit_is_no_action_for_an_allocation_of_nomad(action: str, environ: dict
 
 async def test_exit_leaves_with_its_code() -> None:
     left: list[int] = []
-    act = build_optional.action(ActionConfig(action="exit"), lambda: left.append(1), environ={}, facts={})
+    act = build_action.action(ActionConfig(action="exit"), lambda: left.append(1), environ={}, facts={})
     assert await act() == "the sidecar leaves"
     assert left == [1]
 
@@ -79,7 +79,7 @@ def test_result_is_a_metric_a_line_and_an_entry(caplog: pytest.LogCaptureFixture
     metrics, observers, entries = Metrics("enforce", 5, 10), Observers(), list[Entry]()
     observers.actions.append(entries.append)
     config = Config(IdentityConfig(instance="a"), action=ActionConfig(action="command", action_command="true"))
-    built = build_optional.actuator(config, metrics.registry, observers, lambda: None)
+    built = build_action.actuator(config, metrics.registry, observers, lambda: None)
     assert built is not None
     built._on_result(ActionResult("command", 1000.0, 1.23456, "restarted", failed=failed))
     word, other = ("failed", "done") if failed else ("done", "failed")

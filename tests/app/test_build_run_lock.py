@@ -20,7 +20,7 @@ EVERYTHING = {
 }
 
 
-@pytest.mark.parametrize(("settings", "count"), [({}, 3), (EVERYTHING, 4)], ids=["nothing", "everything"])
+@pytest.mark.parametrize(("settings", "count"), [({}, 3), (EVERYTHING, 6)], ids=["nothing", "everything"])
 def test_standby_imports_the_modules_that_its_configuration_needs(settings: dict[str, str], count: int) -> None:
     modules = daemon._imported_late(load(settings, {}))
     assert len(modules) == count

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sidecar.app.build_optional import scraper
+from sidecar.app.build_scraper import scraper
 from sidecar.config.settings import JudgingConfig, ScrapeConfig
 from sidecar.core.types import Missed, Report, Sample
 from sidecar.telemetry.observers import Observers

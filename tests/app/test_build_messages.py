@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from harness import receiver as listening
 from harness.waiting import wait_for
-from sidecar.app import build_optional
+from sidecar.app import build_messages
 from sidecar.config.load import load
 from sidecar.config.settings import Config
 from sidecar.core.explain.samples import ErrorSample
@@ -33,7 +33,7 @@ def test_no_messages_without_a_webhook() -> None:
 async def test_observers_and_metrics_are_those_of_the_messenger() -> None:
     registry, observers = CollectorRegistry(), Observers()
     records: Any = None  # nothing is asked before it runs
-    built = build_optional.messenger(settings(webhook_url="http://a/hook"), records, observers, registry, Log())
+    built = build_messages.messenger(settings(webhook_url="http://a/hook"), records, observers, registry, Log())
     assert (observers.steps, observers.beats) == ([built.notice], [built.beaten])
     assert b"arbiter_messages_waiting 0.0" in generate_latest(registry)
 
@@ -49,7 +49,7 @@ async def test_result_of_an_action_and_a_sample_have_no_secrets(tmp_path: Path) 
             ErrorSample("g", "", ErrorLevel.SERVER_ERROR, 2, 0.0, 1.0, "password=hunter2 of 10.1.2.3"),
         ]
         config = settings(webhook_url=hook.url, webhook_template=tmp_path / "template")
-        built = build_optional.messenger(
+        built = build_messages.messenger(
             config, records, observers, CollectorRegistry(), Log(), samples=lambda: samples
         )
         observers.acted(Entry("action_failed", 1.0, detail=f"exit code 1: {'x ' * 70} password=hunter2 {'y ' * 70}"))
@@ -58,7 +58,7 @@ async def test_result_of_an_action_and_a_sample_have_no_secrets(tmp_path: Path) 
         running.cancel()
         (message,) = hook.accepted
     assert "password=*** y" in message["text"]
-    assert len(message["text"]) < build_optional.MOST_OF_RESULT + 200
+    assert len(message["text"]) < build_messages.MOST_OF_RESULT + 200
     assert message["sample"] == "2 x : password=*** of 10.1.2.3"
 
 
@@ -75,7 +75,7 @@ class NoMembers:
 def test_metrics_count_outcomes_and_the_log_has_the_host_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     registry = CollectorRegistry()
-    observe = build_optional.deliveries(registry, Log(lambda: 0.0))
+    observe = build_messages.deliveries(registry, Log(lambda: 0.0))
     for _ in range(3):
         observe(Delivery("sent", "paused", "hooks.slack.com"))
         observe(Delivery("failed", "paused", "status 500"))
@@ -95,7 +95,7 @@ async def test_template_that_has_become_unusable_gives_way_to_the_text(
     with listening.webhook() as hook:
         config = settings(webhook_url=hook.url, webhook_template=tmp_path / "template")
         (tmp_path / "template").write_text('{"text": $sentence}')
-        assert await build_optional.send_test_message(config) == ("sent to 127.0.0.1", True)
+        assert await build_messages.send_test_message(config) == ("sent to 127.0.0.1", True)
         assert "This is a test of the messages" in hook.accepted[0]["text"]
     assert "ARBITER_WEBHOOK_TEMPLATE" in caplog.text
 
@@ -105,8 +105,8 @@ async def test_test_message_goes_to_the_url_of_a_file(tmp_path: Path) -> None:
     with listening.webhook() as hook:
         file.write_text(f"{hook.url}\n")
         config = settings(webhook_url_file=file, runbook_url="http://book")
-        assert await build_optional.send_test_message(config) == ("sent to 127.0.0.1", True)
+        assert await build_messages.send_test_message(config) == ("sent to 127.0.0.1", True)
         assert hook.refused == []
         assert "http://book#messages" in hook.accepted[0]["text"]
-    result, is_sent = await build_optional.send_test_message(config)
+    result, is_sent = await build_messages.send_test_message(config)
     assert (result, is_sent) == ("not sent: connection", False)
