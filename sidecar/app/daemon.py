@@ -215,8 +215,10 @@ def _observe_loop(observers: Observers) -> None:
 
 
 def _freeze_garbage() -> None:
-    """Let full collections skip what lives as long as the process."""
-    gc.collect()
+    """Let full collections skip what lives as long as the process.
+
+    What the imports have left over, 0.3 MiB, stays with it: to collect it takes 40 ms, before the first answer.
+    """
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
     gc.freeze()
