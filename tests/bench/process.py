@@ -16,6 +16,7 @@ from bench.rig import Rig, Tree
 from bench.scrape import Pages
 from bench.table import Row, at_most, not_worse, p99
 from harness.main_and_standby import MainAndStandby
+from harness.sidecar import Setting
 
 CALM_S: Final = 3.0
 IDLE_S: Final = 90.0
@@ -26,7 +27,7 @@ HOUR_S: Final = 3600.0
 def memory(rig: Rig) -> Iterator[Row]:
     """RSS with Redis, and while scraping a small page each second."""
 
-    def rss(tree: Tree, calm_s: float, **settings: str) -> float:
+    def rss(tree: Tree, calm_s: float, **settings: Setting) -> float:
         daemon = rig.start(tree, "memory", redis_url=rig.redis.url, **settings)
         time.sleep(calm_s)
         mib = machine.rss_mib(daemon.pid)
@@ -35,8 +36,8 @@ def memory(rig: Rig) -> Iterator[Row]:
 
     yield Row("RSS with Redis", "MiB", rig.in_turn(lambda tree: rss(tree, CALM_S), 3), at_most(46))
     with Pages(100) as pages:
-        scraping = {"scrape_url": pages.url, "scrape_errors": "errors_total", "scrape_interval": "1s"}
-        samples = rig.in_turn(lambda tree: rss(tree, SCRAPING_S, **scraping), 3)
+        scraping: dict[str, Setting] = {"scrape_url": pages.url, "scrape_errors": "errors_total"}
+        samples = rig.in_turn(lambda tree: rss(tree, SCRAPING_S, **scraping, **tree.scraped_each("1s")), 3)
     yield Row("RSS while scraping", "MiB", samples, at_most(49))
 
 

@@ -39,11 +39,19 @@ class Tree:
     name: str
     path: Path
 
+    @cached_property
+    def is_0_2(self) -> bool:
+        """Whether this is version 0.2, which has other settings."""
+        return "NEVER_LAST" in (self.path / "deploy" / "settings.md").read_text()
+
     @property
     def settings(self) -> dict[str, Setting]:
         """Settings that only this checkout needs."""
-        is_0_2 = "NEVER_LAST" in (self.path / "deploy" / "settings.md").read_text()
-        return _OF_0_2 if is_0_2 else {}
+        return _OF_0_2 if self.is_0_2 else {}
+
+    def scraped_each(self, interval: str) -> dict[str, Setting]:
+        """The setting of the time between two scrapes."""
+        return {"scrape_interval" if self.is_0_2 else "check_interval": interval}
 
     def env(self, environ: Mapping[str, str]) -> dict[str, str]:
         """An environment in which Python finds this checkout, and keeps its bytecode as an installed one does."""

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench import machine
 from bench.rig import NEVER, Rig, Tree
 from bench.table import Row, at_most_of_baseline
+from harness.sidecar import Setting
 
 SERIES: Final = 10_000
 EVERY_S: Final = 0.2
@@ -70,10 +71,10 @@ class Pages:
 
 def measure(rig: Rig) -> Iterator[Row]:
     """With the request, the report, the turns of its loop and its controller, and with cold caches."""
-    settings = {"scrape_errors": WANTED, "scrape_interval": f"{EVERY_S}s", "outlier": "off"}
+    settings: dict[str, Setting] = {"scrape_errors": WANTED, "error_limit": NEVER, "outlier": "off"}
     with Pages(SERIES) as pages:
         daemons = {
-            tree.name: rig.start(tree, "scrape", scrape_url=pages.url, error_limit=NEVER, **settings)
+            tree.name: rig.start(tree, "scrape", scrape_url=pages.url, **settings, **tree.scraped_each(f"{EVERY_S}s"))
             for tree in rig.trees
         }
 
