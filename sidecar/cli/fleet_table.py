@@ -5,10 +5,10 @@ The input is the JSON of ``GET /fleet``. Text from people and apps is printed wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import ceil
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sidecar.cli.colours import coloured
 from sidecar.cli.terminal import plain
@@ -20,22 +20,19 @@ GONE: Final = "gone"
 DUPLICATE: Final = "duplicate"
 """Two containers beat under one instance name: the row may describe either, and neither may be culled."""
 
-UNKNOWN: Final = "-"
-_NAMES_LIMIT: Final = 5
-"""Maximum number of instance names in one line."""
-
 SILENT_BEATS: Final = 3
 """As in the store: a beat strikes off the containers that were silent for this many beats."""
 
-RANKS: Final = (DUPLICATE, SILENT, "suspect", "draining", "down", "starting", "stopping", "retiring", GONE)
+RANKS: Final = (DUPLICATE, SILENT, "suspect", "draining", "down", "starting", "stopping", "retiring")
 """The states that need attention, the most urgent first. Any other state is fine."""
 
-ROWS_LIMIT: Final = 40
-GONE_LIMIT: Final = 10
-"""Maximum number of rows for containers that fell silent or ended: a deployment leaves many."""
+ALWAYS: Final = ("instance", "state", "kind", "since", "heard")
+COLUMNS: Final = (*ALWAYS, "age", "errors", "weight", "version", "node", "app", "life")
+"""The columns. Of those behind the first ones, as many are shown as fit and as a container has a value for."""
 
-WIDE: Final = 100
-"""Least width of a terminal, in characters, that shows all columns of the table."""
+ROWS_LIMIT: Final = 40
+_NAMES_LIMIT: Final = 5
+"""Maximum number of instance names in one line."""
 
 _EXACT_S: Final = 600
 _RELEASE: Final = "look for the cause, or try again at once with health-arbiter release"
@@ -47,43 +44,8 @@ _WITHIN: Final = {
 }
 """The state by its presence in the fleet -> the more detailed states that agree with it."""
 
-_NARROW: Final = ("instance", "state", "kind", "since", "heard")
-_ALL: Final = (*_NARROW, "age", "errors", "weight", "life", "version", "node", "app")
-_TRAITS: Final = ("node", "app")
-"""Columns that are shown where a container has a value: most fleets need neither."""
-
-_LIFE: Final = 17
-"""Characters of an incarnation that are shown. Other columns are never cut: operators search for the names."""
-
-
-class ContainerRow(NamedTuple):
-    """One container. What the fleet does not know of it is ``-``."""
-
-    instance: str
-    state: str
-    kind: str = UNKNOWN
-    since: str = UNKNOWN
-    heard: str = UNKNOWN
-    errors: str = UNKNOWN
-    weight: str = UNKNOWN
-    life: str = UNKNOWN
-    version: str = UNKNOWN
-    age: str = UNKNOWN
-    node: str = UNKNOWN
-    app: str = UNKNOWN
-
-    @property
-    def rank(self) -> int:
-        """The urgency: 0 is the most urgent."""
-        return RANKS.index(self.state) if self.state in RANKS else len(RANKS)
-
-    @property
-    def is_well(self) -> bool:
-        """Whether it needs no attention."""
-        return self.rank == len(RANKS)
-
-
-# -- all of it --------------------------------------------------------------------------------------------------
+Row = Mapping[str, str]
+"""One container: column -> text. What the fleet does not know of it is missing."""
 
 
 def as_text(
@@ -93,26 +55,78 @@ def as_text(
 
     There are at most ``limit`` rows beside those, None: no limit. ``problem`` stands below the lines about the fleet.
     """
-    first = [coloured(line, line.partition(" ")[0]) for line in head(seen, now)]
-    first += [f"!       {plain(problem)}"] if problem else []
-    shown, foot = _shown(seen, now, limit)
-    return [*first, *(["", *table(shown, width)] if shown else []), *foot]
-
-
-def _shown(seen: dict[str, Any], now: float, limit: int | None) -> tuple[list[ContainerRow], list[str]]:
-    """All rows that need attention and others up to ``limit``, and lines about those left out."""
-    departed = len(seen.get("departed", ()))
-    gone = departed if limit is None else min(GONE_LIMIT, departed)
-    every = rows(seen, now, gone)
-    count = len(every) if limit is None else max(limit, sum(not row.is_well for row in every))
-    fleet = seen["fleet"]
+    lines = [coloured(line, line.partition(" ")[0]) for line in head(seen, now)]
+    lines += [f"!       {plain(problem)}"] if problem else []
+    every, fleet = rows(seen, now), seen["fleet"]
+    urgent = sum(row["state"] in RANKS for row in every)
+    shown = every if limit is None else every[: max(limit, urgent)]
+    lines += ["", *table(shown, width)] if shown else []
     unlisted = fleet["alive"] + fleet["down"] - len(seen["members"]) if fleet and seen["members"] else 0
-    left_out = {
-        " that fell silent or ended before: --all shows them": departed - gone,
-        ", all up: --all shows them": len(every) - count,
-        "": unlisted,
+    if left_out := len(every) - len(shown) + max(0, unlisted):
+        lines.append(f"... and {left_out} more: --all shows those that are known")
+    return lines
+
+
+# -- rows -------------------------------------------------------------------------------------------------------
+
+
+def rows(seen: dict[str, Any], now: float) -> list[Row]:
+    """Every known container: the most urgent first, then those that ended, then those that are fine."""
+    limit_s = SILENT_BEATS * seen.get("beat_interval", float("inf"))
+    made = [(_row(member, seen, now, limit_s), member["age_s"]) for member in seen["members"]]
+    for member in seen.get("departed", ()):
+        gone = {"instance": member["instance"], "state": GONE, "heard": f"silent for {span(member['age_s'])}"}
+        made.append((gone, member["age_s"]))
+    made.sort(key=lambda pair: (_urgency(pair[0]["state"], pair[1]), pair[0]["instance"]))
+    return [row for row, _ in made]
+
+
+def _urgency(state: str, age_s: float) -> tuple[int, float]:
+    """The place among the rows, the most urgent first; of a state that needs attention, the longest first."""
+    if state in RANKS:
+        return RANKS.index(state), -age_s
+    return (len(RANKS), age_s) if state == GONE else (len(RANKS) + 1, 0.0)
+
+
+def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: float) -> Row:
+    state, age_s = member["presence"], member["age_s"]
+    if state in ("up", "suspect") and age_s > limit_s:
+        state = SILENT
+    if member.get("duplicate"):
+        state = DUPLICATE
+    timed = {"since": span(age_s)} if member["presence"] == "down" else {"heard": f"{span(age_s)} ago"}
+    row = {"instance": member["instance"], "state": state, "kind": member["kind"], **timed}
+    is_own = member["instance"] == seen["instance"] and state not in (SILENT, DUPLICATE)
+    about = seen.get("own") if is_own and seen.get("own") else member.get("about")
+    if about is None:
+        return row
+    detailed = row | {
+        "errors": f"{about['errors']}/{about['limit']}",
+        "weight": f"{about['weight']}%",
+        "life": about["incarnation"],
+        "version": about["version"],
+        "node": about.get("node") or "",
+        "app": about.get("app_version") or "",
+        "age": span(now - about["born"]) if about.get("born") else "",
     }
-    return every[:count], [f"... and {number} more{text}" for text, number in left_out.items() if number > 0]
+    agrees = is_own or about["state"] in _WITHIN.get(state, ())
+    return detailed | {"state": about["state"], "since": span(now - about["since"])} if agrees else detailed
+
+
+def table(shown: Sequence[Row], width: int) -> list[str]:
+    """The rows as lines, with as many columns as fit, without control characters."""
+    names = [name for name in COLUMNS if name in ALWAYS or any(row.get(name) for row in shown)]
+    cells = [[name.upper() for name in names], *([plain(row.get(name) or "-") for name in names] for row in shown)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    while len(widths) > len(ALWAYS) and sum(widths) + 2 * len(widths) - 2 > width:
+        widths.pop()
+    padded = ([cell.ljust(size) for cell, size in zip(line, widths, strict=False)] for line in cells)
+    title, *lines = ("  ".join(line).rstrip() for line in padded)
+    words = (row["state"] if row["state"] in (*RANKS, GONE) else "" for row in shown)
+    return [title, *map(coloured, lines, words)]
+
+
+# -- lines about the fleet --------------------------------------------------------------------------------------
 
 
 def head(seen: dict[str, Any], now: float) -> Iterator[str]:
@@ -134,99 +148,6 @@ def head(seen: dict[str, Any], now: float) -> Iterator[str]:
     yield from (f"hold    {hold_line(hold, now)}" for hold in _holds(seen))
     if seen["local_hold"]:
         yield f"hold    {hold_line(seen['local_hold'], now)} (known to this sidecar only)"
-    if seen.get("own"):
-        yield plain(f"here    {seen['instance']}: {container(seen['own'], now)}")
-
-
-def rows(seen: dict[str, Any], now: float, gone_limit: int = GONE_LIMIT) -> list[ContainerRow]:
-    """Every known container, the most urgent first; of those that ended at most ``gone_limit``."""
-    limit_s = SILENT_BEATS * seen.get("beat_interval", float("inf"))
-    made = [(_row(member, seen, now, limit_s), member["age_s"]) for member in seen["members"]]
-    for member in seen.get("departed", ())[:gone_limit]:
-        silent = f"silent for {span(member['age_s'])}"
-        made.append((ContainerRow(member["instance"], GONE, heard=silent), -member["age_s"]))
-    made.sort(key=lambda pair: (pair[0].rank, 0 if pair[0].is_well else -pair[1], pair[0]))
-    return [row for row, _ in made]
-
-
-def table(shown: Sequence[ContainerRow], width: int) -> list[str]:
-    """The rows as lines, with all columns if the terminal is wide enough, without control characters."""
-    names: tuple[str, ...] = _NARROW
-    if width >= WIDE:
-        names = tuple(n for n in _ALL if n not in _TRAITS or any(getattr(row, n) != UNKNOWN for row in shown))
-    cells = [[plain(getattr(row, name)) for name in names] for row in shown]
-    if names is not _NARROW:
-        life = names.index("life")
-        cells = [[*row[:life], row[life][:_LIFE], *row[life + 1 :]] for row in cells]
-    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
-    lines = [_line([name.upper() for name in names], widths)]
-    for row, made in zip(shown, cells, strict=True):
-        line = _line(made, widths)
-        lines.append(line if row.is_well else coloured(line, row.state))
-    return lines
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-
-
-# -- rows -------------------------------------------------------------------------------------------------------
-
-
-def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: float) -> ContainerRow:
-    state, age_s = member["presence"], member["age_s"]
-    is_down = state == "down"
-    if state in ("up", "suspect") and age_s > limit_s:
-        state = SILENT
-    if member.get("duplicate"):
-        state = DUPLICATE
-    row = ContainerRow(
-        member["instance"],
-        state,
-        member["kind"] or UNKNOWN,
-        since=span(age_s) if is_down else UNKNOWN,
-        heard=UNKNOWN if is_down else f"{span(age_s)} ago",
-    )
-    own = seen.get("own")
-    if own is not None and member["instance"] == seen["instance"] and state not in (SILENT, DUPLICATE):
-        return _detailed(row, own, now)
-    about = member.get("about")
-    if about is None:
-        return row
-    detailed = _detailed(row, about, now)
-    agrees = about["state"] in _WITHIN.get(state, ())
-    return detailed if agrees else detailed._replace(state=row.state, since=row.since)
-
-
-def _detailed(row: ContainerRow, about: dict[str, Any], now: float) -> ContainerRow:
-    """The row with what the container's own sidecar says."""
-    return row._replace(
-        state=about["state"],
-        since=span(now - about["since"]),
-        errors=f"{about['errors']}/{about['limit']}",
-        weight=f"{about['weight']}%",
-        life=about["incarnation"],
-        version=about["version"],
-        node=about.get("node") or UNKNOWN,
-        app=about.get("app_version") or UNKNOWN,
-        age=span(now - about["born"]) if about.get("born") else UNKNOWN,
-    )
-
-
-# -- lines ------------------------------------------------------------------------------------------------------
-
-
-def container(about: dict[str, Any], now: float) -> str:
-    """What a sidecar says of its own container, as one line."""
-    age = f", age {span(now - about['born'])}" if about.get("born") else ""
-    state = f"{about['state']} for {span(now - about['since'])}{age}, {about['errors']} errors of {about['limit']}"
-    life = f"incarnation {about['incarnation']}, version {about['version']}{_traits(about)}"
-    return f"{state}, weight {about['weight']} %, {life}"
-
-
-def _traits(about: dict[str, Any]) -> str:
-    named = (("node", about.get("node")), ("app version", about.get("app_version")))
-    return "".join(f", {name} {value}" for name, value in named if value)
 
 
 def hold_line(hold: dict[str, Any], now: float) -> str:

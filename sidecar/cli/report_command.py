@@ -69,7 +69,7 @@ def _document(added: FleetReport, form: str) -> str:
 def _named(added: FleetReport) -> Event:
     """The report as JSON values, rows with the names of their fields."""
     fields = asdict(added)
-    for name in ("causes", "recurring", "holds", "bins"):
+    for name in ("causes", "recurring", "holds"):
         fields[name] = [row._asdict() for row in getattr(added, name)]
     return {**fields, "refusals": dict(added.refusals), "paused": dict(added.paused)}
 

@@ -98,12 +98,21 @@ def _explained(found: dict[str, Any], seen: dict[str, Any]) -> Iterator[str]:
     first = plain(f"{found['service']}/{found['instance']} {_presence(member, found['departed'])}")
     yield coloured(first, member["presence"]) if member else first
     if member and member.get("about"):
-        yield plain(f"says    {fleet_table.container(member['about'], now)}")
+        yield plain(f"says    {_says(member['about'], now)}")
     yield from (f"hold: {fleet_table.hold_line(hold, now)}" for hold in found["holds"])
     if seen.get("fleet"):
         yield next(fleet_table.head(seen, now))
     yield from (coloured(as_text(event), event["what"]) for event in reversed(found["events"]))
     yield plain(f"This is what the sidecar of {found['asked']} knows; ask that of {found['instance']} for more.")
+
+
+def _says(about: dict[str, Any], now: float) -> str:
+    """What the sidecar beside a container says of it."""
+    since, state = fleet_table.span(now - about["since"]), about["state"]
+    figures = f"{about['errors']} errors of {about['limit']}, weight {about['weight']} %"
+    named = {"node": about.get("node"), "app version": about.get("app_version")}
+    traits = "".join(f", {name} {value}" for name, value in named.items() if value)
+    return f"{state} for {since}, {figures}, incarnation {about['incarnation']}, version {about['version']}{traits}"
 
 
 def _presence(member: dict[str, Any] | None, departed: dict[str, Any] | None) -> str:

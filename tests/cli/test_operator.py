@@ -155,17 +155,16 @@ def test_why_tells_the_whole_story_and_no_letter_moves_the_cursor(start_thread: 
 def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
     pair: list[SidecarThread], redis_server: RedisServer
 ) -> None:
-    for columns in ("80", "120"):
+    for columns in ("40", "120"):
         done = command(pair[0], "fleet", "--watch", COLUMNS=columns)
         assert (done.code, done.err) == (0, "")
         head, table = done.out.split("\n\n")
         assert head.startswith("app: 2 alive, 0 of them suspect, 0 down, 0 of 10 tokens in use, 10 left\n")
-        assert "here    n00: up for " in head
         names, *rows = table.splitlines()
         assert names.split()[:5] == ["INSTANCE", "STATE", "KIND", "SINCE", "HEARD"]
         assert ("VERSION" in names) == (columns == "120")
         assert [row.split()[:2] for row in rows] == [["n00", "up"], ["n01", "up"]]
-        assert ([row.split()[-4:-2] for row in rows] == [["0/5", "100%"]] * 2) == (columns == "120")
+        assert all(("0/5" in row and "100%" in row) == (columns == "120") for row in rows)
     seen = _json(command(pair[0], "fleet", "--json"))
     assert {"service", "namespace", "instance", "mode", "budget", "budget_window", "beat_interval", "store"} <= set(
         seen

@@ -14,9 +14,6 @@ from sidecar.core.fleet.recurrence import Recurrences
 from sidecar.core.types import US_PER_S, Entry
 
 DAY_S: Final = 86_400.0
-HOUR_S: Final = 3_600.0
-_HOURLY_UP_TO_S: Final = 2 * DAY_S
-_BINS_LIMIT: Final = 400
 PEAK_S: Final = 600.0
 """The default of the budget's window, for the most tokens at once."""
 
@@ -72,16 +69,6 @@ class HoldPeriod(NamedTuple):
     released_at: float | None = None
 
 
-class Bin(NamedTuple):
-    """An hour or a day from ``at`` on, in Unix seconds."""
-
-    at: float
-    culls: int = 0
-    would_culls: int = 0
-    refusals: int = 0
-    near_misses: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class FleetReport:
     """What happened in a time; while ``enforce_percent`` is below 100, to the containers with this ``mode``."""
@@ -133,7 +120,6 @@ class FleetReport:
     losses: int = 0
     away_s: Times = NO_TIMES
     """How long a sidecar was without Redis."""
-    bins: tuple[Bin, ...] = ()
     enforce_percent: int = ALL
 
 
@@ -184,7 +170,6 @@ def report_of(
         recurring=_recurring(seen, until),
         losses=counts["data_loss"],
         away_s=_times(entry for entry in seen if entry.what == "redis_back"),
-        bins=_bins(seen, since, until),
         enforce_percent=enforce_percent,
     )
 
@@ -212,15 +197,7 @@ def _recurring(seen: Sequence[Entry], until: float) -> tuple[Recurring, ...]:
         elif entry.what == "replaced" and entry.seconds is not None:
             rows = recurrence.replaced(rows, kind, round(entry.seconds * US_PER_S))
     return tuple(
-        Recurring(
-            each.cause,
-            each.since,
-            each.last,
-            each.culls,
-            each.days,
-            each.out_s,
-            samples[each.cause],
-        )
+        Recurring(each.cause, each.since, each.last, each.culls, each.days, each.out_s, samples[each.cause])
         for each in recurrence.recurring(rows, round(until * US_PER_S))
     )
 
@@ -288,25 +265,3 @@ def _holds(seen: Sequence[Entry]) -> tuple[HoldPeriod, ...]:
             released_at = released if released < entry.at + seconds else None
             held.append(HoldPeriod(entry.at, entry.author, entry.reason, entry.instance, seconds, released_at))
     return tuple(held)
-
-
-_COUNTED: Final = {
-    "culled": "culls",
-    "would_cull": "would_culls",
-    "denied": "refusals",
-    "recovered": "near_misses",
-    "would_recover": "near_misses",
-}
-
-
-def _bins(seen: Sequence[Entry], since: float, until: float) -> tuple[Bin, ...]:
-    """Hours or days (UTC) from ``since`` to ``until``, at most the last ``_BINS_LIMIT``."""
-    step = HOUR_S if until - since <= _HOURLY_UP_TO_S else DAY_S
-    first, last = int(since // step), int(until // step)
-    first = max(first, last - _BINS_LIMIT + 1)
-    counted: dict[int, Counter[str]] = {number: Counter() for number in range(first, last + 1)}
-    for entry in seen:
-        field, number = _COUNTED.get(entry.what), int(entry.at // step)
-        if field and number in counted:
-            counted[number][field] += 1
-    return tuple(Bin(number * step, **counts) for number, counts in counted.items())

@@ -23,16 +23,11 @@ def text(report: FleetReport) -> str:
 
 
 def _lines(report: FleetReport) -> Iterator[str]:
-    for sentence in (title(report), part(report), shadow(report)):
+    for sentence in head(report):
         yield from textwrap.wrap(sentence, WIDTH)
     yield ""
     for label, sentence in rows(report):
         yield from _row(label, sentence)
-        if label == "culls":
-            for cause in report.causes:
-                yield from _row("", f"{plain(cause.kind)[:_KIND]:<{_KIND}} {cause.culls}: {_outcomes(cause)}")
-    for number, held in enumerate(report.holds):
-        yield from _row("" if number else "holds", hold(held))
     yield ""
     yield origin(report)
 
@@ -45,10 +40,11 @@ def _row(label: str, sentence: str) -> list[str]:
 # -- sentences --------------------------------------------------------------------------------------------------
 
 
-def title(report: FleetReport) -> str:
-    """The service and the time that the report covers."""
+def head(report: FleetReport) -> list[str]:
+    """The service and the time, the containers that the report covers, and what enforce mode would have done."""
     service = plain(report.service) or "the service"
-    return f"{service}: {_period(report.until - report.since)} until {moment(report.until)}"
+    title = f"{service}: {_period(report.until - report.since)} until {moment(report.until)}"
+    return [title, *filter(None, (part(report), shadow(report)))]
 
 
 def part(report: FleetReport) -> str:
@@ -75,11 +71,13 @@ def shadow(report: FleetReport) -> str:
 
 
 def rows(report: FleetReport) -> Iterator[tuple[str, str]]:
-    """A label and a sentence for each number that matters."""
+    """A label and a sentence for each number that matters; without a label it belongs to the one above."""
     if report.mode == SHADOW:
         yield "enforcing", _enforcing(report)
     by_order = f" ({report.ordered} by order)" if report.ordered else ""
     yield "culls", f"{report.culls}{by_order}: {_outcomes(*report.causes)}" if report.culls else "none"
+    for cause in report.causes:
+        yield "", f"{plain(cause.kind)[:_KIND]:<{_KIND}} {cause.culls}: {_outcomes(cause)}"
     if report.replaced_s.count:
         yield "replaced", _times(report.replaced_s)
     reasons = ", ".join(f"{plain(reason)} {count}" for reason, count in report.refusals)
@@ -95,6 +93,8 @@ def rows(report: FleetReport) -> Iterator[tuple[str, str]]:
         because = f"{report.restarted} while suspect or culled, {report.other_restarts} without a cull"
         yield "restarted", f"{restarts} in place: {because}"
     yield from _problems(report)
+    for number, held in enumerate(report.holds):
+        yield "" if number else "holds", hold(held)
 
 
 def _enforcing(report: FleetReport) -> str:

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.ledger_weeks import DAY_S, SINCE_S, UNTIL_S, busy_week, shadow_week
-from sidecar.cli.report.figures import Bin, Cause, FleetReport, HoldPeriod, Times, report_of
+from harness.ledger_weeks import SINCE_S, UNTIL_S, busy_week, shadow_week
+from sidecar.cli.report.figures import Cause, FleetReport, HoldPeriod, Times, report_of
 from sidecar.controller.ledger_entries import NO_CULL
 from sidecar.core.types import ENTRY_WORDS, Entry
-
-HOUR_S = 3600.0
 
 
 def report(*entries: Entry, since: float = 0.0, until: float = 10_000.0, mode: str = "enforce") -> FleetReport:
@@ -124,18 +122,6 @@ def test_only_entries_of_the_time_count_duplicates_count_once_and_order_does_not
     assert report_of(week, SINCE_S, UNTIL_S, UNTIL_S) == report_of(week[::-1], SINCE_S, UNTIL_S, UNTIL_S)
 
 
-def test_days_and_hours_are_whole_and_none_is_left_out() -> None:
-    daily = report(Entry("culled", 0.5 * DAY_S), Entry("denied", 2 * DAY_S), until=3 * DAY_S)
-    assert daily.bins == (Bin(0.0, 1), Bin(DAY_S), Bin(2 * DAY_S, 0, 0, 1), Bin(3 * DAY_S))
-    hourly = report(Entry("recovered", HOUR_S), Entry("would_cull", 1.5 * HOUR_S), until=2 * HOUR_S)
-    assert hourly.bins == (Bin(0.0), Bin(HOUR_S, 0, 1, 0, 1), Bin(2 * HOUR_S))
-
-
-def test_of_a_long_time_the_last_days_have_bins_and_all_are_counted() -> None:
-    counted = report(Entry("culled", 1.0), until=1000 * DAY_S)
-    assert (len(counted.bins), counted.bins[-1].at, counted.culls) == (400, 1000 * DAY_S, 1)
-
-
 # -- weeks --------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +129,7 @@ def test_weeks_add_up() -> None:
     busy = report_of(busy_week(), SINCE_S, UNTIL_S, UNTIL_S)
     assert busy.causes == (Cause("redis", 8, 7, 1, 0), Cause("unknown", 1, 0, 0, 1))
     assert busy.replaced_s == Times(8, 23.0, 27.0, 27.0)
-    assert sum(one.culls for one in busy.bins) == busy.culls == 9
+    assert busy.culls == 9
     shadow = report_of(shadow_week(), SINCE_S, UNTIL_S, UNTIL_S, mode="shadow")
     assert (shadow.would_culls, shadow.would_recover, shadow.culls) == (3, 2, 0)
 
@@ -167,4 +153,3 @@ def test_any_ledger_can_be_summed_up(entries: list[Entry], since: float, length:
     counted = report_of(entries, since, since + length, since + length)
     assert counted.would_recover <= counted.would_culls
     assert sum(cause.culls for cause in counted.causes) == counted.culls
-    assert len(counted.bins) <= 400
