@@ -13,7 +13,7 @@ from aiohttp import hdrs
 from sidecar.core.explain import reasons
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Heartbeat, Report, State, Unknown
-from sidecar.inputs.report_bodies import BadReportError, read_errors, read_results
+from sidecar.inputs.report_bodies import read_errors, read_results
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.net import web
 
@@ -117,15 +117,8 @@ async def _read(read: Callable[[bytes], T], request: web.BaseRequest, large_bodi
     if len(content) > SMALL_BODY:
         async with large_bodies:
             await asyncio.sleep(0)
-            return _parsed(read, content)
-    return _parsed(read, content)
-
-
-def _parsed(read: Callable[[bytes], T], content: bytes) -> T:
-    try:
-        return read(content)
-    except BadReportError as error:
-        raise web.HttpError(400, "body", str(error)) from None
+            return read(content)
+    return read(content)
 
 
 def verdict(snapshot: Snapshot) -> dict[str, Any]:

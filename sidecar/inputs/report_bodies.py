@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sidecar.config.kinds import KIND
 from sidecar.core.types import ErrorLevel, ErrorReport, Results
+from sidecar.net.http_error import HttpError
 
 MOST_ERRORS: Final = 1_000_000
 MOST_REPORTS: Final = 1_000
@@ -25,8 +26,11 @@ Readers = dict[str, tuple[str, Callable[[object], Any]]]
 ONE_ERROR: Final = (ErrorReport(),)
 
 
-class BadReportError(ValueError):
-    """The body is not valid. The message names the field and what it takes."""
+class BadReportError(HttpError):
+    """The body, or the query, is not valid. The message names the field and what it takes."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(400, "body", sentence)
 
 
 def read_errors(body: bytes) -> tuple[ErrorReport, ...]:

@@ -8,21 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sidecar.core.explain import reasons
 from sidecar.core.fleet import common_trait
-from sidecar.core.fleet import members as fleet_members
-from sidecar.core.fleet.members import MemberList
-from sidecar.core.types import Entry, Fleet, Hold, Unknown
-from sidecar.inputs.report_bodies import BadReportError
+from sidecar.core.fleet.members import MemberList, fleet_json, hold_json, members_json
+from sidecar.core.types import Entry, Fleet, Unknown
 from sidecar.net import web
 from sidecar.server import long_answer, request_check, unknown_replies
-from sidecar.server.orders import NO_BODY, ReleaseOrder, read_hold, read_release
+from sidecar.server.orders import NO_BODY, read_hold, read_release
 from sidecar.server.unknown_replies import ALONE, within
 from sidecar.store.budget import FleetBudget
-
-T = TypeVar("T")
 
 FLEETS_AT_ONCE: Final = 4
 """Answers to ``/fleet`` that are made and sent at the same time: each takes 3 MiB at 2,000 containers."""
@@ -53,6 +49,7 @@ class AdminApi:
         self._fleet = fleet
         self._fleet_age_s = fleet_age_s
         self._identity = identity
+        self._instance = str(identity["instance"])
         self._own_row = own
         self._limit_s = limit_s
         self._wall = wall
@@ -67,121 +64,86 @@ class AdminApi:
             "/fleet": {"GET": self.get_fleet},
         }
 
+    # -- holds ----------------------------------------------------------------------------------------------------
+
     async def post_hold(self, request: web.BaseRequest) -> web.Response:
         """Set a hold; 200 also if it holds for this sidecar only."""
-        order = _read(read_hold, await web.read_body(request), self._own)
+        order = read_hold(await web.read_body(request), self._instance)
         answer = await within(self._limit_s, self._budget.hold(*order))
         if isinstance(answer, Unknown):
             held = self._budget.local_holds.of(order.instance)
             if held is None:
                 return self._failed(answer, order.instance)
-            self._note_hold(held, f"{request_check.origin(request)}, here only: {reasons.failure(answer.error)}")
-            return web.json_response(
-                {"hold": fleet_members.hold_json(held), "stored": False, **unknown_replies.fields(answer)}
-            )
-        self._note_hold(answer, request_check.origin(request))
-        return web.json_response({"hold": fleet_members.hold_json(answer), "stored": True})
+        else:
+            held = answer
+        how, now = self._how(request, answer), self._wall()
+        self._log(f"{reasons.hold(held)} ({how})")
+        # All sidecars that see it record the same ``once``, so the ledger has one entry.
+        once = f"hold {held.instance} {held.until:.0f}"
+        about = (held.instance, "", held.reason, held.author, max(0.0, held.until - now))
+        self._record(Entry("hold", now, *about, detail=f"ordered at {self._instance} {how}", once=once))
+        return web.json_response({"hold": hold_json(held), "stored": held is answer, **unknown_replies.fields(answer)})
 
     async def delete_hold(self, request: web.BaseRequest) -> web.Response:
         """End a hold; 200 also if only this sidecar's own could be ended."""
         if await web.read_body(request):
             raise web.HttpError(HTTPStatus.BAD_REQUEST, "body", NO_BODY)
-        order = _read(read_release, tuple(request.query.items()), self._own)
-        instance = order.instance
-        ended = self._known_hold(instance)
+        instance, author = read_release(tuple(request.query.items()), self._instance)
         was_held = self._budget.local_holds.of(instance) is not None
         answer = await within(self._limit_s, self._budget.release(instance))
-        scope = {"scope": _scope(instance), "instance": instance}
-        if isinstance(answer, Unknown):
-            if not self._budget.local_holds.covers(instance):
-                return self._failed(answer, instance)
-            self._note_release(
-                order, ended, f"{request_check.origin(request)}, here only: {reasons.failure(answer.error)}"
-            )
-            return web.json_response({"released": was_held, **scope, **unknown_replies.fields(answer)})
-        self._note_release(order, ended, request_check.origin(request))
-        return web.json_response({"released": answer, **scope})
+        if isinstance(answer, Unknown) and not self._budget.local_holds.covers(instance):
+            return self._failed(answer, instance)
+        how = self._how(request, answer)
+        self._log(f"{author or 'a person'} releases {f'instance {instance}' if instance else 'the service'} ({how})")
+        detail = f"ordered at {self._instance} {how}"
+        self._record(Entry("release", self._wall(), instance, author=author, detail=detail))
+        released = was_held if isinstance(answer, Unknown) else answer
+        scope = {"scope": "instance" if instance else "service", "instance": instance}
+        return web.json_response({"released": released, **scope, **unknown_replies.fields(answer)})
 
-    async def get_fleet(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The fleet member by member; without an answer of the store the last known summary, and a 502 or 504."""
-        async with self._fleet_turns:
-            status, fields = await self._fleet_now()
-            return await long_answer.respond(request, await long_answer.written(fields), status)
-
-    async def _fleet_now(self) -> tuple[HTTPStatus, dict[str, Any]]:
-        answer = await within(self._limit_s, self._budget.member_list())
-        local = self._budget.local_holds.in_force
-        known = {**self._identity, "own": dict(self._own_row()), "local_hold": fleet_members.hold_json(local)}
-        if isinstance(answer, MemberList):
-            return HTTPStatus.OK, {**known, **_member_list(answer)}
-        fleet = self._fleet()
-        rest: dict[str, Any] = {
-            "fleet": fleet_members.fleet_json(fleet) if fleet else None,
-            "fleet_age_s": round(self._fleet_age_s(), 3) if fleet else None,
-            "used": None,
-            **fleet_members.members_json((), ()),
-            "holds": [],
-            "policies": [],
-        }
-        status = HTTPStatus.OK if answer.error == ALONE else _status(answer)
-        return status, {**known, **rest, **unknown_replies.fields(answer)}
-
-    @property
-    def _own(self) -> str:
-        return str(self._identity["instance"])
-
-    def _known_hold(self, instance: str) -> Hold | None:
-        """The hold that a release will end, if this sidecar knows it."""
-        fleet = self._fleet()
-        held = fleet.hold if fleet else None
-        return self._budget.local_holds.of(instance) or (held if held and held.instance == instance else None)
-
-    def _note_hold(self, hold: Hold, how: str) -> None:
-        """Log and record a hold. All sidecars that see it record the same ``once``, so the ledger has one entry."""
-        self._log(f"{reasons.hold(hold)} ({how})")
-        now = self._wall()
-        once = f"hold {hold.instance} {hold.until:.0f}"
-        left_s, detail = max(0.0, hold.until - now), f"ordered at {self._own} {how}"
-        self._record(Entry("hold", now, hold.instance, "", hold.reason, hold.author, left_s, detail, once))
-
-    def _note_release(self, order: ReleaseOrder, ended: Hold | None, how: str) -> None:
-        self._log(f"{order.author or 'a person'} releases {_target(order.instance)} ({how})")
-        once = f"release {order.instance} {ended.until:.0f}" if ended else ""
-        detail = f"ordered at {self._own} {how}"
-        self._record(Entry("release", self._wall(), order.instance, author=order.author, detail=detail, once=once))
+    def _how(self, request: web.BaseRequest, answer: object) -> str:
+        """The origin of an order, and whether the store knows of it."""
+        here_only = f", here only: {reasons.failure(answer.error)}" if isinstance(answer, Unknown) else ""
+        return f"{request_check.origin(request)}{here_only}"
 
     def _failed(self, unknown: Unknown, instance: str) -> web.Response:
         """The response to an order without any effect."""
         if unknown.error == ALONE:
-            sentence = f"instance: there is no shared store, and this is {self._own}, not {instance}"
+            sentence = f"instance: there is no shared store, and this is {self._instance}, not {instance}"
             raise web.HttpError(HTTPStatus.NOT_FOUND, "instance", sentence)
-        return web.json_response(unknown_replies.fields(unknown), _status(unknown))
+        return web.json_response(unknown_replies.fields(unknown), unknown_replies.status(unknown))
+
+    # -- the fleet ------------------------------------------------------------------------------------------------
+
+    async def get_fleet(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The fleet member by member; without an answer of the store the last known summary, and a 502 or 504."""
+        async with self._fleet_turns:
+            answer = await within(self._limit_s, self._budget.member_list())
+            status, seen = self._known(answer) if isinstance(answer, Unknown) else (HTTPStatus.OK, _listed(answer))
+            local = hold_json(self._budget.local_holds.in_force)
+            fields = {**self._identity, "own": dict(self._own_row()), "local_hold": local, **seen}
+            return await long_answer.respond(request, await long_answer.written(fields), status)
+
+    def _known(self, unknown: Unknown) -> tuple[HTTPStatus, dict[str, Any]]:
+        """What the last beat said."""
+        fleet = self._fleet()
+        known: dict[str, Any] = {
+            "fleet": fleet_json(fleet) if fleet else None,
+            "fleet_age_s": round(self._fleet_age_s(), 3) if fleet else None,
+            "used": None,
+            **members_json((), ()),
+            "holds": [],
+            "policies": [],
+            **unknown_replies.fields(unknown),
+        }
+        return HTTPStatus.OK if unknown.error == ALONE else unknown_replies.status(unknown), known
 
 
-def _read(read: Callable[[T, str], Any], content: T, own: str) -> Any:
-    try:
-        return read(content, own)
-    except BadReportError as error:
-        raise web.HttpError(HTTPStatus.BAD_REQUEST, "body", str(error)) from None
-
-
-def _status(unknown: Unknown) -> HTTPStatus:
-    return HTTPStatus.GATEWAY_TIMEOUT if unknown.error == "timeout" else HTTPStatus.BAD_GATEWAY
-
-
-def _scope(instance: str) -> str:
-    return "instance" if instance else "service"
-
-
-def _target(instance: str) -> str:
-    return f"instance {instance}" if instance else "the service"
-
-
-def _member_list(member_list: MemberList) -> dict[str, Any]:
+def _listed(listed: MemberList) -> dict[str, Any]:
     return {
-        **member_list._asdict(),
-        "fleet": fleet_members.fleet_json(member_list.fleet),
-        "common": common_trait.as_json(common_trait.of_members(member_list.members)),
-        **fleet_members.members_json(member_list.members, member_list.departed),
-        "holds": [fleet_members.hold_json(hold) for hold in member_list.holds],
+        **listed._asdict(),
+        "fleet": fleet_json(listed.fleet),
+        "common": common_trait.as_json(common_trait.of_members(listed.members)),
+        **members_json(listed.members, listed.departed),
+        "holds": [hold_json(hold) for hold in listed.holds],
     }

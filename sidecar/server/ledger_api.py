@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.types import Entry, Unknown
-from sidecar.inputs.report_bodies import BadReportError, Readers, read_pairs
+from sidecar.inputs.report_bodies import Readers, read_pairs
 from sidecar.net import web
 from sidecar.runlock import durations
 from sidecar.server import long_answer, unknown_replies
@@ -72,17 +71,12 @@ class LedgerApi:
 
     async def get(self, request: web.BaseRequest) -> web.StreamResponse:
         """One page of entries, in the order of their arrival; the next page is ``after`` the last id."""
-        try:
-            query = LedgerQuery(**read_pairs(request.query.items(), _READERS))
-        except BadReportError as error:
-            raise web.HttpError(HTTPStatus.BAD_REQUEST, "query", str(error)) from None
+        query = LedgerQuery(**read_pairs(request.query.items(), _READERS))
         since = self._wall() - query.since_s
         answer = await unknown_replies.within(self._limit_s, self._read(since, query))
-        if isinstance(answer, Unknown):
-            store: dict[str, Any] = {"stored": False, **unknown_replies.fields(answer)}
-            entries: Sequence[Entry] = self._local(since)[-query.most :]
-        else:
-            store, entries = {"stored": True}, answer
+        is_stored = not isinstance(answer, Unknown)
+        entries = self._local(since)[-query.most :] if isinstance(answer, Unknown) else answer
+        store = {"stored": is_stored, **unknown_replies.fields(answer)}
         fields = {**self._identity, "events": map(_fields, entries), **store}
         return await long_answer.respond(request, await long_answer.written(fields))
 

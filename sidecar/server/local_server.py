@@ -43,9 +43,6 @@ HANDSHAKES: Final = 32
 """Maximum number of unfinished TLS handshakes; other connections wait in the backlog."""
 
 HANDSHAKE_S: Final = 2.0
-WRONG_TOKEN_S: Final = 0.2
-"""Delay of the response to a wrong token, against guessing. A right token has no delay."""
-
 _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -188,8 +185,6 @@ class LocalServer:
             response = await (asyncio.shield(handler(request)) if is_order else handler(request))
         except web.HttpError as error:
             self._on_refusal(error.word)
-            if error.status == HTTPStatus.UNAUTHORIZED:
-                await asyncio.sleep(WRONG_TOKEN_S)
             response = web.json_response({"error": str(error)}, error.status, error.headers)
             if error.word == "upgrade":  # what follows is no HTTP, and aiohttp would keep all of it
                 response.force_close()

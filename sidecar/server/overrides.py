@@ -7,24 +7,29 @@ or 202 if that takes longer than ``limit_s``; no other listener waits with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Container
-from sidecar.core.life.events import Culled, OrderIgnored, OrderTaken, Restarted, Revived, WouldCull
+from sidecar.core.life.container import Container, CullOrder
+from sidecar.core.life.events import (
+    Event,
+    Moved,
+    OrderIgnored,
+    OrderTaken,
+    Restarted,
+    Revived,
+    TokenAnswered,
+    WouldCull,
+)
 from sidecar.core.life.snapshot import Record
 from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
-from sidecar.core.types import Denied, Granted, State, Unknown
-from sidecar.inputs.report_bodies import BadReportError
+from sidecar.core.types import Denied, Granted, State
 from sidecar.net import web
-from sidecar.server import request_check
+from sidecar.server import request_check, unknown_replies
 from sidecar.server.orders import OverrideOrder, read_order
-
-OUT_OF_BALANCE: Final = (State.DRAINING, State.DOWN)
-PENDING: Final = "there is no answer yet: GET /why shows the outcome"
 
 Ordered = CullOrdered | ReviveOrdered
 
@@ -39,6 +44,15 @@ class OrderOutcome(NamedTuple):
     retry_after_s: float | None = None
 
 
+PENDING: Final = OrderOutcome("pending", "there is no answer yet: GET /why shows the outcome", HTTPStatus.ACCEPTED)
+STOPPING: Final = OrderOutcome("stopping", "the sidecar is stopping", HTTPStatus.CONFLICT)
+RESTARTED: Final = OrderOutcome(
+    "restarted", "the app has restarted, and the order was for its previous incarnation", HTTPStatus.CONFLICT
+)
+REVIVED: Final = OrderOutcome("revived", "it is up again, with an empty window")
+WOULD_CULL: Final = OrderOutcome("would_cull", "granted, but shadow mode leaves the container up")
+
+
 class OverridesApi:
     """Passes orders for ``instance`` to ``put``; ``notice`` must observe every step of the controller.
 
@@ -46,12 +60,7 @@ class OverridesApi:
     """
 
     def __init__(
-        self,
-        put: Callable[[Ordered], None],
-        *,
-        instance: str,
-        limit_s: float,
-        log: Callable[[str], None],
+        self, put: Callable[[Ordered], None], *, instance: str, limit_s: float, log: Callable[[str], None]
     ) -> None:
         self._put = put
         self._instance = instance
@@ -74,29 +83,27 @@ class OverridesApi:
         return self._answer(order, await self._outcome(ReviveOrdered(*order)))
 
     def notice(self, record: Record) -> None:
-        """Set the outcome of each order that this step decides."""
-        for waiting in self._waiting:
-            if not waiting.outcome.done() and (outcome := waiting.seen(record)) is not None:
-                waiting.outcome.set_result(outcome)
+        """Set the outcome of each order that this step decides; its last event says more than the first."""
+        for event in reversed(record.events):
+            for waiting in self._waiting:
+                if not waiting.outcome.done() and (outcome := waiting.decided_by(event, record.container)):
+                    waiting.outcome.set_result(outcome)
 
     async def _order(self, request: web.BaseRequest, does: str) -> OverrideOrder:
-        try:
-            order = read_order(await web.read_body(request))
-        except BadReportError as error:
-            raise web.HttpError(HTTPStatus.BAD_REQUEST, "body", str(error)) from None
+        order = read_order(await web.read_body(request))
         origin = request_check.origin(request)
         self._log(f"{order.author} {does} instance {self._instance}: {order.reason} ({origin})")
         return OverrideOrder(order.author, f"{order.reason} ({origin})")
 
-    async def _outcome(self, event: Ordered) -> OrderOutcome:
-        waiting = _Waiting(event, asyncio.get_running_loop().create_future())
+    async def _outcome(self, order: Ordered) -> OrderOutcome:
+        waiting = _Waiting(order, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         try:
-            self._put(event)
+            self._put(order)
             async with asyncio.timeout(self._limit_s):
                 return await waiting.outcome
         except TimeoutError:
-            return OrderOutcome("pending", PENDING, HTTPStatus.ACCEPTED)
+            return PENDING
         finally:
             self._waiting.remove(waiting)
 
@@ -114,72 +121,53 @@ class OverridesApi:
 
 @dataclass(eq=False)
 class _Waiting:
-    """A request that waits for the outcome of its order; ``has_begun`` once the controller has taken the order."""
+    """A request that waits for the outcome of its order; ``is_taken`` once the controller claims a token for it."""
 
-    event: Ordered
+    order: Ordered
     outcome: asyncio.Future[OrderOutcome]
-    has_begun: bool = False
+    is_taken: bool = False
 
-    def seen(self, record: Record) -> OrderOutcome | None:
-        """The order's outcome, if this step decides it."""
-        if self.has_begun:
-            return cull_outcome(record)
-        for event in record.events:
-            if isinstance(event, Revived) and _is_same(event.order, self.event):
-                return OrderOutcome("revived", "it is up again, with an empty window")
-            if isinstance(event, OrderIgnored) and _is_same(event.order, self.event):
-                return ignored(event.order, record.container)
-            if isinstance(event, OrderTaken) and event.order is self.event:
-                self.has_begun = True
-        return None
+    def decided_by(self, event: Event, container: Container) -> OrderOutcome | None:
+        """The order's outcome, if this event decides it."""
+        if _key(getattr(event, "order", None)) == _key(self.order):
+            self.is_taken = self.is_taken or isinstance(event, OrderTaken)
+            decide = _DECIDED.get(type(event))
+            return decide(event, container) if decide else None
+        if self.is_taken and isinstance(event, Restarted):
+            return RESTARTED
+        return STOPPING if self.is_taken and isinstance(event, Moved) and event.state is State.STOPPING else None
 
 
-def _is_same(taken: Ordered | None, order: Ordered) -> bool:
-    """Whether the controller took this order: it adds the new incarnation id to a revival."""
-    if isinstance(taken, ReviveOrdered) and isinstance(order, ReviveOrdered):
-        return (taken.author, taken.reason) == (order.author, order.reason)
-    return taken is order
+def _key(order: Ordered | CullOrder | None) -> tuple[object, ...]:
+    """What an order keeps when the controller takes it."""
+    return () if order is None else (isinstance(order, ReviveOrdered), order.author, order.reason)
 
 
-def ignored(order: Ordered, container: Container) -> OrderOutcome:
-    """The outcome of an order that changes nothing."""
+def _ignored(event: OrderIgnored, container: Container) -> OrderOutcome:
     if container.state is State.STOPPING:
-        return _STOPPING
-    if isinstance(order, ReviveOrdered):
+        return STOPPING
+    if isinstance(event.order, ReviveOrdered):
         return OrderOutcome("not_down", f"it is {container.state}: there is nothing to revive", HTTPStatus.CONFLICT)
-    if container.state in OUT_OF_BALANCE:
-        return OrderOutcome(
-            "already", f"it is {container.state} already: {container.latch.reason if container.latch else ''}"
-        )
+    if container.latch is not None:
+        return OrderOutcome("already", f"it is {container.state} already: {container.latch.reason}")
     if container.order is not None:
         return OrderOutcome("already", f"{container.order.author} ordered it already, and there is no answer yet")
     return OrderOutcome("already", "in shadow mode it would be down already")
 
 
-def cull_outcome(record: Record) -> OrderOutcome | None:
-    """The outcome of a cull that the controller has taken; None while there is no answer."""
-    container = record.container
-    if container.state is State.STOPPING:
-        return _STOPPING
-    kinds = {type(event) for event in record.events}
-    if Culled in kinds and isinstance(container.answer, Granted):
-        return OrderOutcome("granted", reasons.answer(container.answer), reason=reasons.reason_word(container.answer))
-    if Restarted in kinds:
-        sentence = "the app has restarted, and the order was for its previous incarnation"
-        return OrderOutcome("restarted", sentence, HTTPStatus.CONFLICT)
-    if WouldCull in kinds:
-        return OrderOutcome("would_cull", "granted, but shadow mode leaves the container up")
-    return None if container.order is not None else _refused(container)
-
-
-def _refused(container: Container) -> OrderOutcome:
-    answer = container.answer
+def _answered(event: TokenAnswered, _container: Container) -> OrderOutcome:
+    answer = event.answer
+    sentence, word = reasons.answer(answer), reasons.reason_word(answer)
+    if isinstance(answer, Granted):
+        return OrderOutcome("granted", sentence, reason=word)
     if isinstance(answer, Denied):
-        sentence, word = reasons.answer(answer), reasons.reason_word(answer)
         return OrderOutcome("denied", sentence, HTTPStatus.CONFLICT, word, round(answer.retry_after_s, 3))
-    word = answer.error if isinstance(answer, Unknown) else "internal"
-    status = HTTPStatus.GATEWAY_TIMEOUT if word == "timeout" else HTTPStatus.BAD_GATEWAY
-    return OrderOutcome("unknown", reasons.answer(Unknown(word)), status, word)
+    return OrderOutcome("unknown", sentence, unknown_replies.status(answer), word)
 
 
-_STOPPING: Final = OrderOutcome("stopping", "the sidecar is stopping", HTTPStatus.CONFLICT)
+_DECIDED: Final[Mapping[type[Event], Callable[[Any, Container], OrderOutcome]]] = {
+    OrderIgnored: _ignored,
+    TokenAnswered: _answered,
+    WouldCull: lambda *_: WOULD_CULL,
+    Revived: lambda *_: REVIVED,
+}

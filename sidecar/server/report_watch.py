@@ -41,53 +41,32 @@ class ReportWatch:
 
 
 def rows(noted: Iterable[Noted]) -> list[Row]:
-    """A row for all reports that differ in their numbers and the end of their message only."""
-    made = dict[tuple[object, ...], Row]()
+    """A row for all reports that differ in their numbers only."""
+    made = dict[str, Row]()
     for each in noted:
-        key = _key(each.source, each.report)
-        if key is None:
+        fields = _fields(each.report)
+        if fields is None:
             continue
-        if key in made:
-            _add(made[key], each.report)
+        numbers = {name: value for name, value in fields.items() if type(value) is int}
+        key = repr((each.source, {name: value for name, value in fields.items() if name not in numbers}))
+        if (row := made.get(key)) is None:
+            made[key] = {"at": round(each.at, 3), "source": each.source, **fields}
         else:
-            made[key] = {"at": round(each.at, 3), "source": each.source, **_fields(each.report)}
-    for row in made.values():
-        if row.get("message"):
-            row["message"] = redacted(row["message"], MESSAGE_LIMIT)
+            row.update({name: row[name] + value for name, value in numbers.items()})
     return list(made.values())
 
 
-def _key(source: str, report: Report | str) -> tuple[object, ...] | None:
-    """What makes two reports one row; None for reports that are not shown."""
+def _fields(report: Report | str) -> Row | None:
+    """What is shown of a report, messages redacted; None for one that is not shown."""
     if isinstance(report, str):
-        return source, report
+        return {"what": "refused", "count": 1, "message": redacted(report, MESSAGE_LIMIT)}
     if isinstance(report, ErrorReport):
-        return source, report.kind, report.level, report.fatal, report.app_start, (report.message or "")[:40]
-    return (source, type(report)) if isinstance(report, Results | Heartbeat | Sample) else None
-
-
-def _fields(report: Report | str) -> Row:
-    if isinstance(report, str):
-        return {"what": "refused", "count": 1, "message": report}
-    if isinstance(report, ErrorReport):
+        message = redacted(report.message, MESSAGE_LIMIT) if report.message else None
         row = {"what": "error", "count": report.errors, "kind": report.kind, "level": report.level.value}
-        named = {"message": report.message, "fatal": report.fatal, "app_start": report.app_start}
+        named = {"message": message, "fatal": report.fatal, "app_start": report.app_start}
         return row | {name: value for name, value in named.items() if value}
     if isinstance(report, Results):
         return {"what": "results", "ok": report.ok, "failed": report.failed}
     if isinstance(report, Sample):
-        return {"what": "scrape", "requests": report.requests, "errors": dict(report.errors)}
-    return {"what": "heartbeat", "count": 1}
-
-
-def _add(row: Row, report: Report | str) -> None:
-    if isinstance(report, ErrorReport):
-        row["count"] += report.errors
-        row.update({"message": report.message} if report.message else {})
-    elif isinstance(report, Results):
-        row["ok"] += report.ok
-        row["failed"] += report.failed
-    elif isinstance(report, Sample):
-        row.update(_fields(report))
-    else:
-        row["count"] += 1
+        return {"what": "scrape", "requests": report.requests, "errors": report.errors}
+    return {"what": "heartbeat", "count": 1} if isinstance(report, Heartbeat) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 from sidecar.core.explain import reasons
@@ -24,6 +25,11 @@ async def within(limit_s: float, call: Awaitable[T | Unknown]) -> T | Unknown:
         return Unknown("timeout")
 
 
-def fields(unknown: Unknown) -> dict[str, str]:
-    """The error word and its sentence, as JSON fields."""
-    return {"error": unknown.error, "sentence": reasons.unreachable(unknown)}
+def fields(answer: object) -> dict[str, str]:
+    """The error word and its sentence as JSON fields; none for a clear answer."""
+    return {"error": answer.error, "sentence": reasons.unreachable(answer)} if isinstance(answer, Unknown) else {}
+
+
+def status(unknown: Unknown) -> HTTPStatus:
+    """The status of a response that needs the store."""
+    return HTTPStatus.GATEWAY_TIMEOUT if unknown.error == "timeout" else HTTPStatus.BAD_GATEWAY
