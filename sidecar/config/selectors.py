@@ -1,8 +1,8 @@
 """Selectors of series on a metrics page, as Prometheus writes them, with the kind of error that they count.
 
 ``http_requests_total{status=~"5..",handler!="/probe"}``, ``kind=db: db_errors_total``, ``kind_from=db_system:
-{"db.errors","db.system"!=""}``. This module knows neither pages nor counters. ``prefilter`` is an expression that
-every line of a selected series contains, so that a scanner may skip the others.
+db_errors_total``. This module knows neither pages nor counters. ``prefilter`` is an expression that every line of a
+selected series contains, so that a scanner may skip the others.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ _NAME: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _LABEL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR: Final = re.compile(r"=~|!~|!=|=")
 _STRING: Final = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`([^`]*)`")
-_ESCAPE: Final = re.compile(r"\\(?:([abfnrtv\\'\"])|x([0-7][0-9A-Fa-f])|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|.)")
-_ESCAPED: Final = dict(zip("abfnrtv\\'\"", "\a\b\f\n\r\t\v\\'\"", strict=True))
+_ESCAPE: Final = re.compile(r"\\(.)")
+_ESCAPED: Final = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
 _PREFIX: Final = re.compile(r"(kind|kind_from)\s*=\s*")
 _KIND: Final = re.compile(rf"[A-Za-z0-9_./-]{{1,{_KIND_LENGTH}}}")
 _NOT_OF_A_KIND: Final = re.compile(r"[^A-Za-z0-9_.:/-]")
 _BLANKS: Final = re.compile(r"\s*")
 _SEPARATOR: Final = re.compile(r"[,;]")
-_LAST_CODE_POINT: Final = 0x10FFFF
+_COLON: Final = re.compile(":")
+_COMMA: Final = re.compile(",")
+_OPEN: Final = re.compile(r"\{")
+_CLOSE: Final = re.compile(r"\}")
 _NOT_PLAIN: Final = re.compile(r'["\\\n]')
 
 
@@ -56,10 +59,9 @@ class Matcher:
 
     def prefilter(self) -> bytes | None:
         """Return an expression that occurs in every line that fits; None if lines without the label fit too."""
-        if self.matches("") or _NOT_PLAIN.search(self.label):
+        if self.matches(""):
             return None
-        label, begin = re.escape(self.label.encode()), re.escape(self._begin().encode())
-        return label + rb'"?[ \t]*=[ \t]*"' + begin
+        return self.label.encode() + rb'[ \t]*=[ \t]*"' + re.escape(self._begin().encode())
 
     def _begin(self) -> str:
         """Return the text with which all values that fit begin, with the closing quote if that is the whole value."""
@@ -80,15 +82,9 @@ class Selector:
     kind: str = UNKNOWN_KIND
     kind_from: str | None = None
 
-    @property
-    def legacy(self) -> bool:
-        """Whether Prometheus 2 could read all names too."""
-        names = (matcher.label for matcher in self.matchers)
-        return bool(_NAME.fullmatch(self.name)) and all(map(_LABEL.fullmatch, names))
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether a series of this name is selected."""
-        return all(matcher.matches(labels.get(matcher.label, "")) for matcher in self.matchers)
+    def selects(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a series with this name and these labels is selected."""
+        return name == self.name and all(matcher.matches(labels.get(matcher.label, "")) for matcher in self.matchers)
 
     def kind_of(self, labels: Mapping[str, str]) -> str:
         """The kind of error of a selected series."""
@@ -108,7 +104,7 @@ def parse_selectors(text: str) -> tuple[Selector, ...]:
     selectors = []
     while reader.at < len(text):
         selectors.append(reader.selector())
-        if not reader.take(_SEPARATOR) and not reader.at_new_line() and reader.at < len(text):
+        if not reader.take(_SEPARATOR) and not reader.is_at_new_line and reader.at < len(text):
             reader.fail("expected , or ; or a new line before the next selector")
     return tuple(selectors)
 
@@ -119,11 +115,8 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self.at = 0
-        self._blanks = ""
+        self.is_at_new_line = False
         self.take(_BLANKS)
-
-    def at_new_line(self) -> bool:
-        return "\n" in self._blanks
 
     def fail(self, expected: str, at: int | None = None) -> NoReturn:
         place = self.at if at is None else at
@@ -133,89 +126,57 @@ class _Reader:
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         match = pattern.match(self._text, self.at)
         if match:
-            rest = self._text[match.end() :]
-            self._blanks = rest[: len(rest) - len(rest.lstrip())]
-            self.at = match.end() + len(self._blanks)
+            blanks = _BLANKS.match(self._text, match.end())
+            self.at = blanks.end() if blanks else match.end()
+            self.is_at_new_line = "\n" in self._text[match.end() : self.at]
         return match
-
-    def _sign(self, sign: str) -> bool:
-        return self.take(re.compile(re.escape(sign))) is not None
 
     def selector(self) -> Selector:
         kind, kind_from = self._kind()
-        begun = self.at
-        name = self.take(_NAME)
+        name = self.take(_NAME) or self.fail("expected the name of a metric")
         matchers: list[Matcher] = []
-        names = [name[0]] if name else []
-        if self._sign("{"):
-            self._matchers(matchers, names)
-        if len(names) != 1:
-            self.fail("the metric's name is given twice" if names else "expected the name of a metric", begun)
-        return Selector(names[0], tuple(matchers), kind, kind_from)
+        if self.take(_OPEN):
+            while not self.take(_CLOSE):
+                matchers.append(self._matcher())
+                if not self.take(_COMMA) and self._text[self.at : self.at + 1] != "}":
+                    self.fail("expected , or }")
+        return Selector(name[0], tuple(matchers), kind, kind_from)
 
     def _kind(self) -> tuple[str, str | None]:
         prefix = self.take(_PREFIX)
         if not prefix:
             return UNKNOWN_KIND, None
-        label: str | None = None
+        kind, label = UNKNOWN_KIND, None
         if prefix[1] == "kind":
-            word = self.take(_KIND) or self.fail(f"a kind takes 1 to {_KIND_LENGTH} of A-Z a-z 0-9 _ . / -")
-            kind = word[0]
+            kind = (self.take(_KIND) or self.fail(f"a kind takes 1 to {_KIND_LENGTH} of A-Z a-z 0-9 _ . / -"))[0]
         else:
-            kind, label = UNKNOWN_KIND, self._word("kind_from takes the name of a label")
-        if not self._sign(":"):
+            label = (self.take(_LABEL) or self.fail("kind_from takes the name of a label"))[0]
+        if not self.take(_COLON):
             self.fail("expected : behind the kind")
         return kind, label
 
-    def _matchers(self, matchers: list[Matcher], names: list[str]) -> None:
-        while not self._sign("}"):
-            self._matcher(matchers, names)
-            if not self._sign(",") and self._text[self.at : self.at + 1] != "}":
-                self.fail("expected , or }")
-
-    def _matcher(self, matchers: list[Matcher], names: list[str]) -> None:
-        begun, quoted = self.at, self._text[self.at : self.at + 1] in {'"', "'", "`"}
-        label = self._word("expected a label")
-        operator = self.take(_OPERATOR)
-        if operator is None:
-            if not quoted:
-                self.fail("expected one of = != =~ !~")
-            names.append(label)
-            return
-        value_at = self.at
-        value = self._string("expected a value in quotes")
-        if label != "__name__":
-            matchers.append(self._compiled(label, operator[0], value, value_at))
-        elif operator[0] == "=":
-            names.append(value)
-        else:
-            self.fail("a metric is looked for by its name: __name__ takes = only", begun)
-
-    def _compiled(self, label: str, operator: str, value: str, at: int) -> Matcher:
+    def _matcher(self) -> Matcher:
+        label = (self.take(_LABEL) or self.fail("expected a label"))[0]
+        operator = (self.take(_OPERATOR) or self.fail("expected one of = != =~ !~"))[0]
+        begun = self.at
+        value = self._string()
         if "~" not in operator:
             return Matcher(label, operator, value)
         try:
             return Matcher(label, operator, value, _compile(value))
         except ValueError as error:
-            self.fail(f"not a regular expression of Prometheus: {error}", at)
+            self.fail(f"not a regular expression of Prometheus: {error}", begun)
 
-    def _word(self, expected: str) -> str:
-        label = self.take(_LABEL)
-        return label[0] if label else self._string(expected)
-
-    def _string(self, expected: str) -> str:
+    def _string(self) -> str:
         begun = self.at
-        string = self.take(_STRING) or self.fail(expected)
+        string = self.take(_STRING) or self.fail("expected a value in quotes")
         if string[3] is not None:
             return string[3]
 
         def unescape(escape: re.Match[str]) -> str:
-            code = int(escape[2] or escape[3] or escape[4] or "0", 16)
-            if escape[1]:
-                return _ESCAPED[escape[1]]
-            if not code or code > _LAST_CODE_POINT or "\ud800" <= chr(code) <= "\udfff":
+            if escape[1] not in _ESCAPED:
                 self.fail(f"no such escape: {escape[0]} (in quotes a backslash is \\\\)", begun + 1 + escape.start())
-            return chr(code)
+            return _ESCAPED[escape[1]]
 
         return _ESCAPE.sub(unescape, string[1] if string[2] is None else string[2])
 

@@ -35,8 +35,4 @@ class AppIncarnation:
         else:
             self._newer += 1
             if (is_born and not self._has_workers) or self._newer >= SETTLED_PAGES:
-                self.begin(start)
-
-    def begin(self, start: float) -> None:
-        """Begin a new incarnation."""
-        self.start, self._has_workers, self._newer = start, False, 0
+                self.start, self._has_workers, self._newer = start, False, 0

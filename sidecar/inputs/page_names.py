@@ -16,11 +16,10 @@ NEAREST: Final = 3
 _VALUES: Final = 8
 """Maximum number of values that are kept of a label."""
 
-_SERIES: Final = re.compile(r'([A-Za-z_:][\w:]*|(?=\{"))(?:\{(.*)\})?')
+_SERIES: Final = re.compile(r"([A-Za-z_:][\w:]*)(?:\{(.*)\})?")
 _TYPE: Final = re.compile(r"# TYPE ([A-Za-z_:][\w:]*) ")
 # Possessive: a long line without labels would otherwise take seconds, and a regex holds all threads.
 _LABEL: Final = re.compile(r'\b([A-Za-z_]\w*+)\s*+=\s*+"((?:[^"\\]|\\.)*+)"')
-_QUOTED_NAME: Final = re.compile(r'(?:^|,)\s*"((?:[^"\\]|\\.)*)"\s*(?=,|$)')
 _PARTS: Final = ("_bucket", "_sum", "_created")
 """Series of a histogram or a counter that are no count of their own."""
 
@@ -43,15 +42,10 @@ def read_names(page: bytes) -> PageNames:
         if declared := _TYPE.match(line):
             found.setdefault(declared[1], {})
         series = _SERIES.match(line)
-        if series is None or line.startswith("#"):
+        if series is None or series[1].endswith(_PARTS):
             continue
-        name, inside = series[1], series[2] or ""
-        if not name and (quoted := _QUOTED_NAME.search(inside)):
-            name = quoted[1]
-        if not name or name.endswith(_PARTS):
-            continue
-        labels = found.setdefault(name, {})
-        for label, value in _LABEL.findall(inside):
+        labels = found.setdefault(series[1], {})
+        for label, value in _LABEL.findall(series[2] or ""):
             values = labels.setdefault(label, set())
             if len(values) < _VALUES:
                 values.add(value)

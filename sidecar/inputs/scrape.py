@@ -1,6 +1,6 @@
 """Scrapes the app's metrics page and reports the increments since the last scrape.
 
-A page is streamed: inflated, scanned and dropped in slices, with turns of the loop between them. A failed scrape is a
+A page is streamed: scanned and dropped in slices, with turns of the loop between them. A failed scrape is a
 ``Missed`` with one word of ``CAUSES``, never an error of the app.
 """
 
@@ -60,7 +60,7 @@ CAUSES: Final = (
     "tls",
     "too_large",
 )
-"""The causes of ``Missed``. ``cut_off``: the end of the page is missing; ``encoding``: neither plain nor valid gzip."""
+"""The causes of ``Missed``. ``cut_off``: the end of the page is missing; ``encoding``: it is compressed."""
 
 _CAUSES: Final = (
     (TimeoutError, "timeout"),
@@ -72,19 +72,16 @@ _CAUSES: Final = (
 )
 """The first that fits an exception."""
 
-_ACCEPT: Final = f"{OPENMETRICS};version=1.0.0;q=0.6,{TEXT};version=0.0.4;q=0.4,{TEXT};q=0.2,*/*;q=0.1"
-_ACCEPT_UTF8: Final = (
-    f"{OPENMETRICS};version=1.0.0;escaping=allow-utf-8;q=0.8,{TEXT};version=1.0.0;escaping=allow-utf-8;q=0.7,{_ACCEPT}"
-)
-"""For selectors with quoted names only: otherwise the app sends the names that a browser shows."""
+_ACCEPT: Final = f"{TEXT};version=0.0.4;q=0.8,{OPENMETRICS};version=1.0.0;q=0.6,{TEXT};q=0.2,*/*;q=0.1"
+"""Text first: there a counter has the name that a browser shows. OpenMetrics adds ``_total``."""
 
 
 class Scraper:
     """Fetches one page again and again on one connection.
 
-    ``timeout_s`` is for a whole scrape; ``max_bytes`` for a whole page, both inflated and as sent. ``offer`` takes each
-    Sample and each Missed, ``on_failure`` unforeseen exceptions, ``on_advice`` a sentence for a selector that matches
-    nothing. ``wall`` is Unix time; ``tls`` makes the context for https, in a thread, when it is first needed.
+    ``timeout_s`` is for a whole scrape; ``max_bytes`` for a whole page. ``offer`` takes each Sample and each Missed,
+    ``on_failure`` unforeseen exceptions, ``on_advice`` a sentence for a selector that matches nothing. ``wall`` is Unix
+    time; ``tls`` makes the context for https, in a thread, when it is first needed.
     """
 
     def __init__(
@@ -102,12 +99,7 @@ class Scraper:
         wall: Callable[[], float] = time.time,
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
-        self._client = PageClient(
-            target,
-            accept=_ACCEPT_UTF8 if selection.has_quoted_names else _ACCEPT,
-            keep_s=2 * interval_s + 10,
-            tls=tls,
-        )
+        self._client = PageClient(target, accept=_ACCEPT, keep_s=2 * interval_s + 10, tls=tls)
         self._selection = selection
         self._counters = Counters()
         self._interval_s = interval_s
@@ -190,7 +182,7 @@ class Scraper:
     async def _fetch(self) -> Page[SeriesUse]:
         async with await self._client.get() as response:
             openmetrics = is_openmetrics(response)
-            self._selection.begin(openmetrics=openmetrics)
+            self._selection.begin()
             scanner = Scanner(self._selection.families, self._selection.use, openmetrics=openmetrics)
             async for piece in slices(response, self._max_bytes):
                 scanner.feed(piece)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-_QUOTED: Final = rb'"((?:[^"\\]++|\\.)*+)"'
-_TERM: Final = re.compile(rb"\s*+(?:" + _QUOTED + rb"|([A-Za-z_:][\w:]*+))\s*+(?:=\s*+" + _QUOTED + rb"\s*+)?(?:,|\Z)")
-_SERIES: Final = re.compile(rb'([A-Za-z_:][\w:]*+)?\s*+(?:\{((?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+)\})?')
+_LABEL: Final = re.compile(rb'\s*+([A-Za-z_]\w*+)\s*+=\s*+"((?:[^"\\]++|\\.)*+)"\s*+(?:,|\Z)')
+_SERIES: Final = re.compile(rb'([A-Za-z_:][\w:]*+)\s*+(?:\{((?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+)\})?')
 _ESCAPE: Final = re.compile(r'\\([\\n"])')
 
 
@@ -23,46 +22,27 @@ class Series(NamedTuple):
 
 
 def parse_series(text: bytes) -> Series:
-    """Read ``name{label="value"}`` or ``{"name",label="value"}``; BadPageError for anything else."""
+    """Read ``name{label="value"}``; BadPageError for anything else."""
     match = _SERIES.fullmatch(text.strip())
     if not match:
         raise bad_page(text)
-    names = [match[1]] if match[1] else []
     labels: dict[str, str] = {}
     rest, at = (match[2] or b"").rstrip(), 0
     while at < len(rest):
-        term = _TERM.match(rest, at)
-        if not term:
+        pair = _LABEL.match(rest, at)
+        label = pair[1].decode() if pair else ""
+        if not pair or label in labels:
             raise bad_page(text)
-        at = term.end()
-        _take_term(term, text, names, labels)
-    if len(names) != 1:
-        raise bad_page(text)
-    return Series(_unescape(names[0]), labels)
-
-
-def _take_term(term: re.Match[bytes], text: bytes, names: list[bytes], labels: dict[str, str]) -> None:
-    quoted, bare, value = term.groups()
-    if value is None:
-        if quoted is None:
-            raise bad_page(text)
-        names.append(quoted)
-        return
-    label = _unescape(bare if quoted is None else quoted)
-    if label in labels:
-        raise bad_page(text)
-    labels[label] = _unescape(value)
-
-
-def _decoded(text: bytes) -> str:
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        raise bad_page(text) from None
+        labels[label] = _unescape(pair[2])
+        at = pair.end()
+    return Series(match[1].decode(), labels)
 
 
 def _unescape(text: bytes) -> str:
-    decoded = _decoded(text)
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError:
+        raise bad_page(text) from None
     if "\\" not in decoded:
         return decoded
     return _ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], decoded)

@@ -14,8 +14,6 @@ CROWDED_PAGES: Final = 60
 """After this many pages with too many series the selection forgets all, because some may have left the page."""
 
 _START: Final = "process_start_time_seconds"
-_TOTAL: Final = "_total"
-_CREATED: Final = "_created"
 
 
 class Unmatched(NamedTuple):
@@ -47,8 +45,6 @@ class SeriesSelection:
         self._most_series = most_series
         self._uses: dict[int, SeriesUse | None] = {}
         self._unused = self._crowded = 0
-        self._openmetrics = False
-        self._spellings = self._spell()
         self.overflow = 0
         self.unmatched = [
             Unmatched(setting, selector)
@@ -59,17 +55,14 @@ class SeriesSelection:
             )
             for selector in selectors
         ]
-        self.families = tuple(_families((*errors, *requests), in_flight))
+        self.families = tuple(_families((*errors, *requests, *in_flight)))
 
-    def begin(self, *, openmetrics: bool) -> None:
-        """Begin a page of this format."""
+    def begin(self) -> None:
+        """Begin a page."""
         self._crowded += bool(self.overflow)
-        if self._crowded >= CROWDED_PAGES or openmetrics is not self._openmetrics:
+        if self._crowded >= CROWDED_PAGES:
             self._uses.clear()
             self._crowded = self._unused = 0
-        if openmetrics is not self._openmetrics:
-            self._openmetrics = openmetrics
-            self._spellings = self._spell()
         self.overflow = 0
 
     def use(self, series: bytes) -> SeriesUse | None:
@@ -95,68 +88,28 @@ class SeriesSelection:
         return use
 
     def _use_of(self, series: Series) -> SeriesUse | None:
-        name, labels = series
-        if name == _START:
+        if series.name == _START:
             return SeriesUse(0, Role.START)
         if self.unmatched:
-            self.unmatched = [each for each in self.unmatched if not self._selects(each.selector, series)]
-        if _is_selected(self._in_flight, series):
-            return SeriesUse(_key(series), Role.LEVEL)
-        error, request = self._selector_of(self._errors, series), self._selector_of(self._requests, series)
-        counter = error or request
-        if counter is None:
+            self.unmatched = [each for each in self.unmatched if not each.selector.selects(*series)]
+        key = hash((series.name, frozenset(series.labels.items())))  # whatever the order and spelling of the labels
+        if _selector_of(self._in_flight, series):
+            return SeriesUse(key, Role.LEVEL)
+        error, request = _selector_of(self._errors, series), _selector_of(self._requests, series)
+        if error is None and request is None:
             return None
-        key = _key(Series(counter.name, labels))
-        if name == _created(counter.name):
-            return SeriesUse(key, Role.CREATED)
-        return SeriesUse(key, Role.COUNTER, error.kind_of(labels) if error else None, requests=request is not None)
-
-    def _selector_of(self, selectors: Iterable[Selector], series: Series) -> Selector | None:
-        """The first selector that selects this counter, or its ``_created``."""
-        return next((selector for selector in selectors if self._selects(selector, series)), None)
-
-    def _selects(self, selector: Selector, series: Series) -> bool:
-        return series.name in self._spellings.get(selector.name, (selector.name,)) and selector.matches(series.labels)
-
-    def _spell(self) -> dict[str, frozenset[str]]:
-        """By selector, the names of the counter: OpenMetrics adds ``_total``, which the text format may leave out."""
-        spellings = {}
-        for name in {selector.name for selector in (*self._errors, *self._requests)}:
-            stem = name.removesuffix(_TOTAL)
-            plain = {stem, stem + _TOTAL} if self._openmetrics else {name}
-            spellings[name] = frozenset({*plain, _created(name)})
-        return spellings
-
-    @property
-    def has_quoted_names(self) -> bool:
-        """Whether a selector has a name that has to be quoted."""
-        selectors = (*self._errors, *self._requests, *self._in_flight)
-        return any(not selector.legacy for selector in selectors)
+        kind = error.kind_of(series.labels) if error else None
+        return SeriesUse(key, Role.COUNTER, kind, requests=request is not None)
 
 
-def _is_selected(selectors: Iterable[Selector], series: Series) -> bool:
-    return any(selector.name == series.name and selector.matches(series.labels) for selector in selectors)
+def _selector_of(selectors: Iterable[Selector], series: Series) -> Selector | None:
+    """The first selector that selects this series."""
+    return next((selector for selector in selectors if selector.selects(*series)), None)
 
 
-def _key(series: Series) -> int:
-    """A hash that does not depend on the order and spelling of the labels."""
-    return hash((series.name, frozenset(series.labels.items())))
-
-
-def _created(name: str) -> str:
-    return name.removesuffix(_TOTAL) + _CREATED
-
-
-def _families(counters: Sequence[Selector], levels: Sequence[Selector]) -> Iterable[Family]:
+def _families(selectors: Sequence[Selector]) -> Iterable[Family]:
     """One family for each metric, with the conditions of all its selectors; with none if one selector has none."""
     yield family(_START)
-    for stem in {selector.name.removesuffix(_TOTAL): None for selector in counters}:
-        same = [selector for selector in counters if selector.name.removesuffix(_TOTAL) == stem]
-        yield family(stem, (_TOTAL, _CREATED), _any(same))
-    for name in {selector.name: None for selector in levels}:
-        yield family(name, (), _any([selector for selector in levels if selector.name == name]))
-
-
-def _any(selectors: Sequence[Selector]) -> bytes:
-    conditions = {selector.prefilter(): None for selector in selectors}
-    return b"" if b"" in conditions else b"(?:" + b"|".join(conditions) + b")"
+    for name in {selector.name: None for selector in selectors}:
+        conditions = {selector.prefilter(): None for selector in selectors if selector.name == name}
+        yield family(name, b"" if b"" in conditions else b"(?:" + b"|".join(conditions) + b")")

@@ -29,14 +29,10 @@ class Scrapes:
     counters: Counters = field(default_factory=Counters)
     at: float = T0
 
-    def __call__(
-        self, start: float | None = None, *, created: float | None = None, complete: bool = True, **values: float
-    ) -> Sample:
+    def __call__(self, start: float | None = None, *, complete: bool = True, **values: float) -> Sample:
         page = [_counter(name, value) for name, value in values.items()]
         if start is not None:
             page.append((SeriesUse(0, Role.START), start))
-        if created is not None:
-            page += [(SeriesUse(hash(name), Role.CREATED), created) for name in values]
         sample = _taken(self.counters, page, self.at, complete=complete)
         self.at += INTERVAL_S
         return sample
@@ -90,13 +86,6 @@ def test_new_series_counts_nothing_if_the_process_is_unknown() -> None:
     scrape(a=1)
     assert scrape(a=1, b=3).errors == {}
     assert scrape(a=1, b=5).errors == {"b": 2}
-
-
-def test_new_series_counts_from_zero_if_its_creation_says_so() -> None:
-    scrape = Scrapes()
-    scrape(a=1)
-    assert scrape(created=SINCE, a=1, b=3).errors == {"b": 3}
-    assert scrape(created=BEFORE, a=1, c=3).errors == {}
 
 
 def test_new_series_counts_nothing_if_the_last_page_was_cut_off() -> None:
@@ -166,31 +155,6 @@ def test_new_process_is_known_after_lost_scrapes() -> None:
     scrape(BEFORE, a=50)
     scrape.at += 10 * INTERVAL_S
     assert scrape(SINCE, a=7) == Sample({"a": 7}, requests=7, app_start=repr(SINCE))
-
-
-def test_restart_known_by_creation_is_a_new_incarnation() -> None:
-    scrape = Scrapes()
-    assert scrape(created=BEFORE, a=50, b=1).app_start is None
-    assert scrape(created=SINCE, a=3, b=1) == Sample({"a": 3}, requests=3, app_start=repr(SINCE))
-
-
-def test_series_that_stays_after_its_restart_counts_once() -> None:
-    scrape = Scrapes()
-    scrape(created=BEFORE, a=50)
-    just_now = scrape.at - 0.1  # the next page cannot tell it from a restart of its own
-    assert [scrape(created=just_now, a=3).errors for _ in range(2)] == [{"a": 3}, {}]
-
-
-def test_one_series_created_again_is_no_new_incarnation() -> None:
-    scrape = Scrapes()
-    scrape(created=BEFORE, a=50, b=1)
-    page = [
-        _counter("a", 3),
-        _counter("b", 1),
-        (SeriesUse(hash("a"), Role.CREATED), SINCE),
-        (SeriesUse(hash("b"), Role.CREATED), BEFORE),
-    ]
-    assert _taken(scrape.counters, page, scrape.at) == Sample({"a": 3}, requests=3)
 
 
 # -- several processes --------------------------------------------------------------------------------------
