@@ -73,15 +73,13 @@ class Child(ABC):
         if self.alive:
             raise AssertionError(f"{self.name} runs already")
         command, env = self._command(), self._env()
+        if env is not None and FORK_SERVER.can_start(command, env):
+            self._process = ForkedProcess(command[3:], env, self.directory, self.log, self.log)
+            return
         with self.log.open("ab") as log:
-            if env is not None and FORK_SERVER.can_start(command, env):
-                self._process = FORK_SERVER.start(
-                    command, env=env, cwd=self.directory, stdout=log.fileno(), stderr=log.fileno()
-                )
-            else:
-                self._process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=env
-                )
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=env
+            )
 
     def ready(self, timeout_s: float = 60) -> None:
         """Return once it serves; NotReadyError when the process ends first, or the time does."""
@@ -106,7 +104,8 @@ class Child(ABC):
     def pause(self) -> None:
         """SIGSTOP; returns when the process is stopped."""
         self._started().send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        stat = Path(f"/proc/{self.pid}/stat")
+        wait_for(lambda: stat.read_text().rpartition(") ")[2][0] in "TZ", timeout_s=60, what=f"{self.name} is stopped")
 
     def resume(self) -> None:
         """SIGCONT."""

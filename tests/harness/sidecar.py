@@ -10,12 +10,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.child import Child, python_env
-from harness.fork_server import FORK_SERVER
+from harness.fork_server import FORK_SERVER, ForkedProcess
 from harness.ports import free_port
 from sidecar.net.client_tls import KeyPair, client_context
 
@@ -207,20 +207,16 @@ def command(beside: Sidecar, *arguments: str, **environ: str) -> Done:
     """Run ``health-arbiter`` with these arguments in the environment of the sidecar; ``environ`` wins over that."""
     words, env = [sys.executable, "-m", "sidecar", *arguments], {"LOGNAME": OPERATOR, **beside._env(), **environ}
     if FORK_SERVER.can_start(words, env):
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            process = FORK_SERVER.start(words, env=env, cwd=None, stdout=out.fileno(), stderr=err.fileno())
+        with tempfile.TemporaryDirectory() as directory:
+            out, err = (Path(directory, name) for name in ("out", "err"))
+            process = ForkedProcess(arguments, env, Path.cwd(), out, err)
             try:
                 code = process.wait(_COMMAND_S)
             finally:
                 process.kill()
-            return Done(code, *(_text(file) for file in (out, err)))
+            return Done(code, out.read_text(), err.read_text())
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
     return Done(done.returncode, done.stdout, done.stderr)
-
-
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode()
 
 
 def _written(value: Setting) -> str:
