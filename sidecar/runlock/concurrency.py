@@ -150,16 +150,6 @@ class WithStandby:
         self._process_name = process_name
         self._sleep = sleep
 
-    @property
-    def is_held(self) -> bool:
-        """Whether main is held."""
-        return self._main.is_held
-
-    @property
-    def lock_id(self) -> int | None:
-        """The number of the held lock of main."""
-        return self._main.lock_id
-
     def acquire(self) -> int | None:
         """Return the id of a lock of main, after a wait as standby if necessary; None if this process is not needed.
 
@@ -175,10 +165,6 @@ class WithStandby:
         finally:
             self._standby.release()
             _rename(before)
-
-    def heartbeat(self) -> bool:
-        """Keep main; False once it is lost."""
-        return self._main.heartbeat()
 
     def release(self) -> None:
         """Give main back."""

@@ -9,68 +9,19 @@ from __future__ import annotations
 import math
 import os
 import sys
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from . import durations
 from .concurrency import ConcurrencyLimit, WithStandby
 from .flock import LockError
-from .lifetimes import Life, Schedule, contradictions
+from .options import contradictions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
+    from .options import ExecOptions
     from .supervise import Signals
 
 EX_USAGE: Final = 2
 _SIGNALLED: Final = 128
-_NOTICE_S: Final = 6.0
-"""A supervisor notices a lost lock within this time: a second, and five for a busy command."""
-
-
-class ExecOptions(NamedTuple):
-    """What to run, and how. Times are in seconds; 0 means never for a lifetime, and for ever for ``standby_for_s``.
-
-    The locks are files in ``run_lock``, or leases of ``ttl_s`` in the Redis whose URL ``redis_file`` has. A lifetime is
-    shorter by a random part of up to ``lifetime_jitter``, 0 to 1. ``standby``: as ``standbys`` of 1.
-    """
-
-    command: Sequence[str]
-    run_lock: Path | None = None
-    redis_file: Path | None = None
-    ttl_s: float = 30.0
-    name: str = "exec"
-    max_procs: int = 1
-    standby: bool = False
-    standbys: int = 0
-    standby_for_s: float = 0.0
-    interval_s: float = 0.2
-    every_s: float = 60.0
-    lifetime_s: float = 0.0
-    lifetime_max_s: float = 0.0
-    lifetime_jitter: float = 0.1
-    grace_s: float = 10.0
-    busy_file: Path | None = None
-    busy_command: Sequence[str] = ()
-    inherit_lock: bool = True
-
-    @property
-    def most_standbys(self) -> int:
-        """How many may wait at a time."""
-        return max(self.standbys, int(self.standby))
-
-    @property
-    def schedule(self) -> Schedule:
-        """The times of these processes."""
-        return Schedule(
-            every_s=self.every_s,
-            lifetime_s=self.lifetime_s,
-            longest_s=max(self.lifetime_s, self.lifetime_max_s) + self.grace_s,
-            has_standby=self.most_standbys > 0,
-            standby_for_s=self.standby_for_s,
-            slots=self.max_procs,
-            standbys=self.most_standbys,
-        )
 
 
 def execute(options: ExecOptions) -> int:
@@ -79,7 +30,7 @@ def execute(options: ExecOptions) -> int:
     The code is the command's own, 0 when there was nothing to do, 128+n for signal n, 2 for options that contradict
     one another, 69 if the command cannot be started, 73 if the lock cannot be used, 75 if it was lost.
     """
-    if problems := _contradictions(options):
+    if problems := contradictions(options):
         return _complain(EX_USAGE, *problems)
     try:
         main_lock = _limit(options, options.name, options.max_procs)
@@ -131,7 +82,7 @@ def _supervised(options: ExecOptions, lock: ConcurrencyLimit, signals: Signals) 
     supervisor = supervise.Supervisor(
         lock,
         signals,
-        life=_life(options),
+        life=options.life(int.from_bytes(os.urandom(4)) / 2**32),  # the module random would take 4 ms of each start
         busy=supervise.Busy(options.busy_file, options.busy_command),
         grace_s=options.grace_s,
     )
@@ -145,37 +96,6 @@ def _supervised(options: ExecOptions, lock: ConcurrencyLimit, signals: Signals) 
         why = "Redis did not renew it" if options.redis_file else "its file was removed or replaced"
         return _complain(os.EX_TEMPFAIL, f"the lock was lost: {why}")
     return 0 if end.cause == "planned" else end.code
-
-
-def _life(options: ExecOptions) -> Life:
-    chance = int.from_bytes(os.urandom(4)) / 2**32  # the module random would take 4 ms of each start
-    return Life(options.schedule.with_jitter(options.lifetime_jitter, chance), options.lifetime_max_s)
-
-
-def _contradictions(options: ExecOptions) -> list[str]:
-    """Return a sentence for each contradiction, with the options as the command line writes them."""
-    is_busy_known = bool(options.busy_file or options.busy_command)
-    lifetime_s, lifetime_max_s = options.lifetime_s, options.lifetime_max_s
-    ends_s = options.grace_s + _NOTICE_S
-    is_polled_late = options.redis_file and options.interval_s >= options.ttl_s * 2 / 5
-    is_free_early = options.redis_file and options.ttl_s * 3 / 5 <= ends_s
-    too_short = f"--ttl {durations.write(options.ttl_s)}: others get a lost lock after 3/5 of it, and the command"
-    rows = (
-        (bool(options.run_lock) == bool(options.redis_file), "give either --run-lock or --redis-file"),
-        (options.interval_s == 0, "--interval must be more than 0"),
-        (options.every_s == 0, "--every must be more than 0"),
-        (options.max_procs < 1, "--max-procs must be at least 1"),
-        (options.standbys < 0, "--standbys must not be negative"),
-        (options.standby_for_s and not options.most_standbys, "--standby-for needs --standby"),
-        (not 0 <= options.lifetime_jitter < 1, "--lifetime-jitter must be 0 or more, and less than 1"),
-        (is_polled_late, "--interval must be less than 2/5 of --ttl: a standby renews its own lease with each attempt"),
-        (is_free_early, f"{too_short} may go on for {durations.write(ends_s)} (--grace and 6s)"),
-        (lifetime_max_s and not lifetime_s, "--lifetime-max needs a --lifetime"),
-        (lifetime_max_s and not is_busy_known, "--lifetime-max needs --busy-file or --busy-command"),
-        (is_busy_known and not lifetime_max_s, "--busy-file and --busy-command need a --lifetime-max"),
-        (0 < lifetime_max_s <= lifetime_s, "--lifetime-max must be more than --lifetime"),
-    )
-    return [sentence for is_so, sentence in rows if is_so] or contradictions(options.schedule)
 
 
 def _complain(code: int, *problems: str) -> int:

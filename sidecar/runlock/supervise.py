@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .concurrency import ConcurrencyLimit
-    from .lifetimes import Life
+    from .options import Life
 
 _STOPPING: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 _PASSED_ON: Final = frozenset((signal.SIGUSR1, signal.SIGUSR2))

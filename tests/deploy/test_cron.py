@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from sidecar.cli import daemon_commands, exec_command, settings_options
+from sidecar.cli import daemon_commands, settings_options
 from sidecar.config.load import load
-from sidecar.runlock import execute
-from sidecar.runlock.execute import ExecOptions
+from sidecar.runlock import exec_program
+from sidecar.runlock.options import contradictions
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 CRONTAB: Final = (DEPLOY / "cron" / "health-arbiter").read_text()
@@ -27,8 +27,8 @@ def test_each_job_runs_every_minute_with_valid_options_and_times(when: str, user
     assert not re.search(r"(?<!\\)%", command), "cron ends the command at %"
     _, name, *words = shlex.split(command.partition(" 2>&1 | ")[0])
     if name == "exec":
-        options = ExecOptions(**exec_command.exec.make_context("exec", words).params)
-        assert execute._contradictions(options) == []
+        options = exec_program.options_of(words)
+        assert contradictions(options) == []
         assert "--every 60s" in command
         assert options.most_standbys
         assert options.command[0].startswith("/")
@@ -48,14 +48,14 @@ def test_crontab_has_both_kinds_of_jobs() -> None:
 
 def test_page_has_the_exit_codes_of_the_help() -> None:
     codes = re.compile(r"^(?:\| |  )(\d\S*(?: to \d+)?)(?: \||  )", re.MULTILINE)
-    in_help = [code.replace("..", " to ") for code in codes.findall(exec_command._EPILOG)]
+    in_help = [code.replace("..", " to ") for code in codes.findall(exec_program.EPILOG)]
     assert codes.findall(PAGE) == in_help
     assert in_help
 
 
 def test_every_option_on_the_page_exists() -> None:
-    commands = (exec_command.exec, daemon_commands.run)
-    known = {option for command in commands for param in command.params for option in param.opts}
+    known = {option for param in daemon_commands.run.params for option in param.opts}
+    known |= {*re.findall(r"--[a-z-]+", exec_program.parser().format_help())}
     assert {*re.findall(r"`(--[a-z-]+)", PAGE)} - known == set()
 
 

@@ -16,8 +16,7 @@ import pytest
 from harness.redis_server import RedisServer
 from harness.waiting import wait_for
 from sidecar.cli.main import main
-from sidecar.runlock import ConcurrencyLimit, LockError, execute
-from sidecar.runlock.execute import ExecOptions
+from sidecar.runlock import ConcurrencyLimit, LockError
 
 ROOT = Path(__file__).parents[2]
 
@@ -153,14 +152,6 @@ def test_command_gets_sigterm_at_its_lifetime(start: Start) -> None:
     options = f"--every 100ms --lifetime {LIFETIME_S}s --lifetime-jitter 0"
     assert ended(start(options, polite))[:2] == (0, "told\n")
     assert time.monotonic() - began_at >= LIFETIME_S
-
-
-def test_workers_that_start_together_do_not_end_together() -> None:
-    options = ExecOptions(["true"], Path("locks"), lifetime_s=300, lifetime_max_s=600)
-    lives = [execute._life(options) for _ in range(100)]
-    assert {life.lifetime_max_s for life in lives} == {600}
-    spread_s = [life.lifetime_s for life in lives]
-    assert 270 <= min(spread_s) < 285 < max(spread_s) <= 300
 
 
 @pytest.mark.site
@@ -336,58 +327,6 @@ def test_a_command_that_cannot_be_started_is_named(tmp_path: Path, capfd: pytest
 def test_unusable_directory_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["exec", "--run-lock", str(tmp_path / "no" / "locks"), "--", "true"]) == 73
     assert "the directory of the locks cannot be used" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ("--lifetime 60s", "S > L > C does not hold: a main lives L = 60s"),
-        ("--lifetime 5m --standby --standby-for 5m", r"S = 5m, and a main lives up to L = 310s"),
-        (
-            "--lifetime 2m --max-procs 4",
-            r"S/k > L/k > C does not hold: of k = 4 mains one ends every L/k = 2m / 4 = 30s",
-        ),
-        ("--interval 0", "--interval must be more than 0"),
-        ("--every 0", "--every must be more than 0"),
-        ("--standby-for 5m", "--standby-for needs --standby"),
-        ("--lifetime-max 5m --busy-file x", "--lifetime-max needs a --lifetime"),
-        ("--lifetime 5m --lifetime-max 6m", "--lifetime-max needs --busy-file or --busy-command"),
-        ("--lifetime 5m --busy-file x", "need a --lifetime-max"),
-        ("--lifetime 5m --lifetime-max 5m --busy-file x", "--lifetime-max must be more"),
-        ("--max-procs 0", "--max-procs must be at least 1"),
-        ("--standbys -1", "--standbys must not be negative"),
-        ("--lifetime 5m --standbys 3 --standby-for 6m", "the last of 3 standbys waits up to 930s"),
-        ("--lifetime 5m --lifetime-jitter 1", "--lifetime-jitter must be 0 or more, and less than 1"),
-        ("--redis-file url --ttl 30s --interval 12s", "--interval must be less than 2/5 of --ttl"),
-        ("--redis-file url", "give either --run-lock or --redis-file"),
-        (
-            "--redis-file url --ttl 20s",
-            "--ttl 20s: others get a lost lock after 3/5 of it, and the command may go on for",
-        ),
-        ("--name a/b", "name of a lock"),
-    ],
-)
-def test_contradictions_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str], options: str, said: str) -> None:
-    assert main(["exec", "--run-lock", str(tmp_path), *options.split(), "--", "true"]) == 2
-    assert said in capfd.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--run-lock", "d"], "give it behind --"),
-        (["--run-lock", "d", "--"], "give it behind --"),
-        (["--run-lock", "d", "sleep", "1"], "a word that is no flag"),
-        (["--", "true"], "--run-lock"),
-        (["--run-lock", "d", "--lifetime", "soon", "--", "true"], "'soon' is not a duration"),
-        (["--run-lock", "d", "--lifetim", "5m", "--", "true"], "--lifetim"),
-    ],
-    ids=["no command", "nothing behind", "a command without --", "no directory", "no duration", "an unknown option"],
-)
-def test_unreadable_command_line_is_refused(words: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["exec", *words]) == 2
-    assert said in capfd.readouterr().err
 
 
 def test_exec_loads_neither_the_daemon_nor_the_settings(tmp_path: Path) -> None:
