@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
-from sidecar.core.fleet.view import BeatReply, Edits, Listing, View
+from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_row
 from sidecar.core.types import US_PER_S, Beat, Entry, Presence
-from sidecar.store.protocol import ERRORS_KEPT_MIN, member_row
+from sidecar.store.protocol import ERRORS_KEPT_MIN
 
 R = TypeVar("R")
 
@@ -90,7 +90,7 @@ class AloneStore:
             former="" if former is _NOBODY else member_row(former),
             causes=_causes(beat),
             median_errors=self._last.errors,
-            holds=(self.holds.get(""), self.holds.get(beat.instance)),
+            holds={scope: self.holds[scope] for scope in ("", beat.instance) if scope in self.holds},
             used=len(_since(self.grants, now_us - window_us)) - len(_since(self.refunded, now_us - window_us)),
             run_id=self.run_id,
         )

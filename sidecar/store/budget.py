@@ -172,7 +172,7 @@ class FleetBudget:
         elif self._last.end < end:  # else a later claim has shown more
             self._last = StoreExchange(begin, end, reply.now_us, reply.epoch)
         fleet = fleet_of(reply, settings, beat.instance, duplicate=self._own.is_duplicate)
-        hold, lost_hold = fleet.hold or self.local_holds.in_force, self._own.lost_hold
+        hold, lost_hold = fleet.hold or self.local_holds.in_force, self._own.holds.lost
         if hold is fleet.hold and lost_hold is None:
             return fleet
         return values.replace(fleet, hold=hold, lost_hold=lost_hold)
@@ -200,7 +200,7 @@ class FleetBudget:
         order = PutHold(instance, author, reason, round(for_s * US_PER_S))
         held: Hold | Unknown = await self._both(order, lambda other: other.hold(instance, author, reason, for_s))
         if isinstance(held, Hold):
-            self._own.held(held, order.for_us)
+            self._own.holds.put(held, order.for_us)
             self.local_holds.end(mine)  # another sidecar may release the stored hold, which would not end this one
         return held
 
@@ -225,7 +225,7 @@ class FleetBudget:
             present |= members.present(view, listing.members[begin : begin + FEW_MEMBERS])
             await asyncio.sleep(0)  # health answers go between
         member_list = members.member_list_of(view, listing, present, self._settings, most=MAX_MEMBERS)
-        fleet = values.replace(member_list.fleet, duplicate=self._own.is_duplicate, lost_hold=self._own.lost_hold)
+        fleet = values.replace(member_list.fleet, duplicate=self._own.is_duplicate, lost_hold=self._own.holds.lost)
         return member_list._replace(fleet=fleet)
 
     # -- the ledger ---------------------------------------------------------------------------------------------

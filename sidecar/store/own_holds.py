@@ -8,7 +8,6 @@ loss.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from sidecar.core.fleet.records import HoldRow
 from sidecar.core.fleet.view import BeatReply
@@ -58,10 +57,6 @@ class LocalHolds:
         return Denied("hold", 0, 0, hold.until - self._wall(), hold=hold) if hold else None
 
 
-SCOPES: Final = 2
-"""A beat is answered with the hold of the service, and with that of the instance."""
-
-
 class SeenHolds:
     """The holds of the service and of one instance, by the answers to beats. ``window_us``: that of the budget.
 
@@ -71,36 +66,29 @@ class SeenHolds:
     def __init__(self, window_us: int) -> None:
         self.has_news = False
         self._window_us = window_us
-        self._seen: list[HoldRow | None] = [None] * SCOPES
-        self._lost: list[HoldRow | None] = [None] * SCOPES
-        self._scopes = [""] * SCOPES
+        self._seen: dict[str, HoldRow] = {}
+        self._lost: dict[str, HoldRow] = {}
+        self._instance = ""
         self._now_us = 0
 
     def take(self, instance: str, reply: BeatReply) -> None:
-        """Take the answer to a beat of ``instance``."""
-        now_us = reply.now_us
-        is_recent, self._now_us = now_us - self._now_us < self._window_us, now_us
-        self._scopes[1] = instance
-        for index in range(SCOPES):
-            newest, former = reply.holds[index], self._seen[index]
-            if newest is not None:
-                self._lost[index] = None
-            elif is_recent and former is not None and former.left_us(now_us) and former.at_us < now_us:
-                self._lost[index], self.has_news = former, True
-            self._seen[index] = newest
+        """Take the answer to a beat of the instance."""
+        self._instance = instance
+        is_recent, self._now_us = reply.now_us - self._now_us < self._window_us, reply.now_us
+        for scope, row in self._seen.items():
+            if scope not in reply.holds and is_recent and row.left_us(reply.now_us) and row.at_us < reply.now_us:
+                self._lost[scope], self.has_news = row, True
+        self._seen = dict(reply.holds)
+        self._lost = {scope: row for scope, row in self._lost.items() if scope not in reply.holds}
 
     def put(self, held: Hold, for_us: int) -> None:
         """Take a hold that this sidecar has set for ``for_us`` microseconds: the next beat has to find it."""
         row = HoldRow(held.author, held.reason, round(held.until * US_PER_S) - for_us, for_us)
-        for index, scope in enumerate(self._scopes):
-            if scope == held.instance:
-                self._seen[index], self._now_us = row, max(self._now_us, row.at_us)
-                return
+        if held.instance in ("", self._instance):
+            self._seen[held.instance], self._now_us = row, max(self._now_us, row.at_us)
 
     @property
     def lost(self) -> Hold | None:
         """The hold that was lost, until the time at which it would have ended or a person sets another."""
-        for scope, row in zip(self._scopes, self._lost, strict=True):
-            if row is not None and row.left_us(self._now_us):
-                return row.shown(scope)
-        return None
+        rows = sorted(self._lost.items())
+        return next((row.shown(scope) for scope, row in rows if row.left_us(self._now_us)), None)

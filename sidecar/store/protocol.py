@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, View
-from sidecar.core.types import Beat, Entry, Presence
+from sidecar.core.types import Beat, Entry
 
 MAX_STRUCK: Final = 100
 """Maximum number of silent members that one beat removes: a beat must not keep the server busy."""
@@ -97,12 +97,3 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Close the connection; the store is not used afterwards."""
-
-
-def member_row(beat: Beat) -> str:
-    """The row of a member as in ``BeatReply``; a line break becomes a space."""
-    is_suspect = beat.presence is Presence.SUSPECT
-    cause = (beat.cause or "unknown") if is_suspect else ""
-    incarnation, identity, cause = (text.replace("\n", " ") for text in (beat.incarnation, beat.identity, cause))
-    member = f"{incarnation}\n{identity}" if identity else incarnation
-    return f"{member}\n{cause}\n{int(is_suspect and beat.refused)}"

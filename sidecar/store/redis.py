@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sidecar.core.fleet.view import BeatReply, Edits, Listing, View
+from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_row
 from sidecar.core.types import US_PER_S, Beat, Entry
 from sidecar.net.threads import in_thread
 from sidecar.store import ledger_rows, replies, scripts
@@ -26,7 +27,6 @@ from sidecar.store.protocol import (
     Conflict,
     Over,
     StoreError,
-    member_row,
 )
 from sidecar.store.scripts import Script
 
@@ -116,7 +116,7 @@ class RedisStore:
             *("" if beat.ratio is None else beat.ratio, settings, beat.about, window_us, expiry_us),
             *(MAX_STRUCK, MAX_CAUSES, KEPT_S * 1000),
         )
-        return await self._in_turn(lambda client: self._beat(client, arguments))
+        return await self._in_turn(lambda client: self._beat(client, beat.instance, arguments))
 
     async def members(self, *, most: int, since_us: int) -> Listing:
         return await self._in_turn(lambda client: self._members(client, most, since_us))
@@ -182,9 +182,10 @@ class RedisStore:
     def _keys_of(self, script: Script) -> list[str]:
         return [self._key(name) for name in script.keys]
 
-    async def _beat(self, client: RedisClient, arguments: Sequence[str | int]) -> BeatReply:
+    async def _beat(self, client: RedisClient, instance: str, arguments: Sequence[str | int]) -> BeatReply:
+        read = partial(replies.beat_reply, instance=instance)
         try:
-            return await client.run(replies.beat_reply, scripts.BEAT, self._keys_of(scripts.BEAT), arguments)
+            return await client.run(read, scripts.BEAT, self._keys_of(scripts.BEAT), arguments)
         finally:
             client.forget_lost_connection()  # its end asks for this beat, and a failure repeats the beat by itself
 

@@ -55,11 +55,11 @@ def view(reply: Any) -> View:
     )
 
 
-def beat_reply(reply: Any) -> BeatReply:
-    """The reply of ``beat.lua``."""
+def beat_reply(reply: Any, instance: str) -> BeatReply:
+    """The reply of ``beat.lua`` to this instance."""
     now, records, alive, silent, struck, former, causes, policies, errors, ratio, holds, used, run_id = reply
     epoch, state, _ = records
-    of_service, of_instance = holds
+    rows = ((scope, HoldRow.load(_text(text))) for scope, text in zip(("", instance), holds, strict=True))
     return BeatReply(
         now_us=_number(now),
         epoch=Epoch.load(_text(epoch)) or Epoch(),
@@ -72,7 +72,7 @@ def beat_reply(reply: Any) -> BeatReply:
         policies=_number(policies),
         median_errors=_number(errors),
         median_ratio=_number(ratio),
-        holds=(HoldRow.load(_text(of_service)), HoldRow.load(_text(of_instance))),
+        holds={scope: row for scope, row in rows if row is not None},
         used=_number(used),
         run_id=_text(run_id),
     )

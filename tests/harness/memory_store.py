@@ -20,6 +20,7 @@ from sidecar.core.fleet.view import (
     View,
     member_incarnation,
     member_of,
+    member_row,
     settings_in_force,
 )
 from sidecar.core.types import US_PER_S, Beat, Entry, Presence
@@ -33,7 +34,6 @@ from sidecar.store.protocol import (
     SHARED_S,
     Conflict,
     Over,
-    member_row,
 )
 
 W = TypeVar("W", str, str | Entry)
@@ -178,7 +178,7 @@ class MemoryStore(AloneStore):
             policies=self._heard.count(now_us - expiry_us) if len(self._heard) > 1 else 1,
             median_errors=median_errors,
             median_ratio=median_ratio,
-            holds=(self.holds.get(""), self.holds.get(beat.instance)),
+            holds={scope: self.holds[scope] for scope in ("", beat.instance) if scope in self.holds},
             used=len(
                 [claim for claim, at in self.grants.items() if at >= now_us - window_us and claim not in self.refunded]
             ),

@@ -196,7 +196,7 @@ async def test_beat_is_answered_with_the_summary_and_is_read_back(store: Store, 
     clock.advance(1)
     await send_beat(store, suspect("c", errors=9))
     heard = await send_beat(store, beat("a", Presence.STARTING, errors=0, ratio=10))
-    assert (heard.now_us, heard.epoch, heard.state, heard.holds) == (clock.now_us, EPOCH, STATE, (None, HOLD))
+    assert (heard.now_us, heard.epoch, heard.state, heard.holds) == (clock.now_us, EPOCH, STATE, {"a": HOLD})
     assert (heard.alive, heard.silent, heard.struck, heard.former, heard.policies) == (3, 0, (), "", 1)
     assert (heard.causes, heard.median_errors, heard.median_ratio, heard.used) == ({"redis": 1}, 3, 70, 1)
     assert (await send_beat(store, beat("a"))).former == "1\n\n0"

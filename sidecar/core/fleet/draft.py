@@ -97,9 +97,16 @@ class Draft:
 
     def edits(self) -> Edits:
         """What differs from the view."""
-        if self._is_unchanged():
-            return Edits()
-        view, state = self.view, self._state()
+        view, former = self.view, self.view.state
+        rows = (view.culls, view.leases, view.holds, former.trials, former.outcomes, former.duplicates)
+        values = (former.recurrences, former.several_us, former.majority_us, view.epoch)
+        is_same = (rows, values) == (
+            (self.culls, self.leases, self.holds, self.trials, self.outcomes, self.duplicates),
+            (self.recurrences, self.several_us, self.majority_us, self.epoch),
+        )
+        if is_same and not self.refund and not self.entries:
+            return Edits()  # as after most refusals, though the time alone may change the state
+        state = self._state()
         return Edits(
             state=None if state == view.state else state,
             epoch=None if self.epoch == view.epoch else self.epoch,
@@ -109,16 +116,6 @@ class Draft:
             refund=tuple(self.refund),
             entries=tuple(self.entries),
         )
-
-    def _is_unchanged(self) -> bool:
-        """Whether there is nothing to write, as after most refusals, which should cost little."""
-        view, state = self.view, self.view.state
-        tables = (self.culls, self.leases, self.holds) == (view.culls, view.leases, view.holds)
-        learned = (self.trials, self.outcomes, self.duplicates) == (state.trials, state.outcomes, state.duplicates)
-        learned = learned and self.recurrences == state.recurrences
-        instants = (self.several_us, self.majority_us) == (state.several_us, state.majority_us)
-        is_noticed = not instants or bool(self.refund or self.entries)
-        return tables and learned and not is_noticed and self.epoch == view.epoch
 
     def _state(self) -> FleetState:
         return FleetState(

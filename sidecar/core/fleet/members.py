@@ -220,7 +220,7 @@ def _as_reply(view: View, used: int) -> BeatReply:
         alive=view.alive,
         causes=view.causes,
         policies=max(1, len(view.settings_texts)),
-        holds=(view.holds.get(""), None),
+        holds=view.holds,
         used=used,
         run_id=view.run_id,
         median_errors=view.median_errors,

@@ -116,5 +116,5 @@ def _trials(state: FleetState, now_us: int) -> tuple[CauseTrial, ...]:
 
 def _hold(reply: BeatReply, instance: str) -> Hold | None:
     """The hold in force, that of the service before that of the instance."""
-    rows = ((row, scope) for row, scope in zip(reply.holds, ("", instance), strict=True) if row)
-    return next((row.shown(scope) for row, scope in rows if row.left_us(reply.now_us)), None)
+    rows = ((scope, reply.holds.get(scope)) for scope in ("", instance))
+    return next((row.shown(scope) for scope, row in rows if row and row.left_us(reply.now_us)), None)

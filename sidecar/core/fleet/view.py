@@ -8,50 +8,61 @@ from typing import Final, NamedTuple
 
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
-from sidecar.core.types import US_PER_S, Beat, Claim, Entry, LeaseRequest
+from sidecar.core.types import US_PER_S, Beat, Claim, Entry, LeaseRequest, Presence
 
 
 @dataclass(frozen=True, slots=True)
 class BeatReply:
-    """The store's answer to a beat; of a record that cannot be read it has the defaults.
-
-    The row of a member has four lines: incarnation, identity (left out if it has none), cause (empty unless it is
-    suspect), ``0`` or ``1`` (refused).
-
-    ``alive``: members, the silent and this one included. ``silent``: how many of them did not beat within the expiry;
-    ``struck``: the first hundred of these at most, struck off by this beat. ``former``: the row of this instance before
-    as below. ``causes`` as in ``View``. ``policies``: different settings in force. ``median_errors`` and
-    ``median_ratio``: the upper median of what members reported; -1 if none did. ``holds``: the rows of the hold on the
-    service and of that on the instance. ``used``: grants of the last ``window_us`` that were not refunded.
-    ``run_id`` as in ``View``.
-    """
+    """The store's answer to a beat; of a record that cannot be read it has the defaults."""
 
     now_us: int
     epoch: Epoch = field(default_factory=Epoch)
     state: FleetState = field(default_factory=FleetState)
     alive: int = 0
+    """Members, the silent and this one included."""
     silent: int = 0
+    """Those of them that did not beat within the expiry."""
     struck: tuple[str, ...] = ()
+    """The first hundred of these at most, which this beat has struck off."""
     former: str = ""
+    """The member row of this instance before."""
     causes: Mapping[str, int] = field(default_factory=dict)
+    """Suspects by cause."""
     policies: int = 1
+    """Number of different settings in force."""
     median_errors: int = -1
     median_ratio: int = -1
-    holds: tuple[HoldRow | None, HoldRow | None] = (None, None)
+    """The upper medians of what members reported; -1 if none did."""
+    holds: Mapping[str, HoldRow] = field(default_factory=dict)
+    """Those of the service and of the instance."""
     used: int = 0
+    """Grants of the last ``window_us`` that were not refunded."""
     run_id: str = ""
+    """The process of the server; ``""`` if it does not tell."""
 
 
 class Listing(NamedTuple):
-    """The members, by name, as ``(instance, last beat, member row, description by its sidecar)``.
-
-    ``departed``: instances that left and when, the newest first. ``culled``: instances in the table ``culls``, with the
-    last description by their sidecars.
-    """
+    """The members of the fleet, for people."""
 
     members: Sequence[tuple[str, int, str, str]] = ()
+    """By name: instance, last beat, member row, and the description by its sidecar."""
     departed: Sequence[tuple[str, int]] = ()
+    """Instances that left, and when; the newest first."""
     culled: Mapping[str, str] = {}
+    """Instances in the table ``culls``, and the last description by their sidecars."""
+
+
+def member_row(beat: Beat) -> str:
+    """The text that the store keeps of a member, in lines; a line break in a text becomes a space.
+
+    The lines: incarnation, identity (left out if it has none), cause (empty unless it is suspect), ``0`` or ``1``
+    (refused).
+    """
+    is_suspect = beat.presence is Presence.SUSPECT
+    cause = (beat.cause or "unknown") if is_suspect else ""
+    incarnation, identity, cause = (text.replace("\n", " ") for text in (beat.incarnation, beat.identity, cause))
+    member = f"{incarnation}\n{identity}" if identity else incarnation
+    return f"{member}\n{cause}\n{int(is_suspect and beat.refused)}"
 
 
 class MemberKey(NamedTuple):

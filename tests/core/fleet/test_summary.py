@@ -114,6 +114,8 @@ def test_hold_in_force_is_shown_that_of_the_service_first(holds: tuple[str, str]
         "over": HoldRow("bob", "gone", NOW - 9 * S, S),
         "end": HoldRow("", "", NOW, 0),
     }
-    found = reading(replace(HEARD, holds=(rows.get(holds[0]), rows.get(holds[1]))))
+    found = reading(
+        replace(HEARD, holds={scope: rows[kind] for scope, kind in zip(("", "me"), holds, strict=True) if kind in rows})
+    )
     expected = None if scope is None else Hold("ada", "look", (NOW + 59 * S) / S, scope)
     assert fleet_of(found, TERMS, "me").hold == expected
