@@ -21,12 +21,7 @@ from sidecar.inputs import report_api
 from sidecar.inputs.datagram import Datagrams
 from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.net.client_tls import KeyPair
-from sidecar.net.sockets import (
-    RESERVED_DESCRIPTORS,
-    connection_limit,
-    naming_setting,
-    raise_descriptor_limit,
-)
+from sidecar.net.sockets import naming_setting
 from sidecar.net.tls import ServerTls
 from sidecar.net.token_check import TokenCheck
 from sidecar.net.token_file import Token
@@ -39,7 +34,7 @@ from sidecar.server.local_server import LocalServer
 from sidecar.server.overrides import OverridesApi
 from sidecar.server.page.page_state import PageSources, PageState
 from sidecar.server.page.status_page import StatusPage
-from sidecar.server.public import MOST, PublicServer
+from sidecar.server.public import PublicServer
 from sidecar.server.public_pages import MetricsPage, public_pages
 from sidecar.server.report_watch import ReportWatch
 from sidecar.server.request_check import RequestCheck
@@ -55,8 +50,8 @@ if TYPE_CHECKING:
     from sidecar.core.fleet.members import About
     from sidecar.net import web
 
-CONNECTIONS: Final = {"local": 256, "public": MOST, "page": 64}
-"""Connections per listener, as far as the process may open files."""
+CONNECTIONS: Final = {"local": 256, "page": 64}
+"""With those of the public listener they are well below the 1,024 files that a process may open by default."""
 
 STORE_WAIT_S: Final = 4.0
 """Time beyond that of Redis that an operator waits for the store: its connection may have to be made."""
@@ -70,21 +65,14 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
     """
     config, observers = sidecar.config, sidecar.observers
     why, tls = _why(sidecar), _tls(sidecar)
-    of_all = sum(CONNECTIONS.values())
-    descriptors = raise_descriptor_limit(of_all + RESERVED_DESCRIPTORS)
-
-    def most(name: str) -> int:
-        return connection_limit(CONNECTIONS[name], of_all, descriptors)
-
     public = PublicServer(
         public_pages(_health(sidecar, why), metrics=MetricsPage(sidecar.metrics.page), why=why.get_public),
         on_refusal=sidecar.metrics.refused,
         on_failure=partial(observers.failed, "listener"),
         gate=_gate(sidecar, "public"),
         tls=tls if config.tls.covers("public") else None,
-        most=most("public"),
     )
-    local, page = _local_servers(sidecar, why, tls, connection_limit=most, between=public.turn_between)
+    local, page = _local_servers(sidecar, why, tls, public.turn_between)
     agent, datagrams = _agent(sidecar), _datagrams(sidecar) if config.statsd.has_sockets else None
     listeners = Listeners(local, public, page, agent, datagrams, tls)
     try:
@@ -208,14 +196,11 @@ def _local_servers(
     sidecar: Sidecar,
     why: Why,
     tls: ServerTls | None,
-    *,
-    connection_limit: Callable[[str], int],
     between: Callable[[], None],
 ) -> tuple[LocalServer, LocalServer | None]:
     """Build the local listener, and the page listener if it is configured; neither is open.
 
-    ``connection_limit``: the maximum number of connections by the name of the listener. ``between`` as in
-    ``LocalServer``.
+    ``between`` as in ``LocalServer``.
     """
     config, observers = sidecar.config, sidecar.observers
     authorize = TokenCheck(Token(config.server.token_file).read).allows if config.server.token_file else None
@@ -229,7 +214,7 @@ def _local_servers(
             RequestCheck(authorize, is_remote=name == "page"),
             on_refusal=sidecar.metrics.refused,
             on_failure=partial(observers.failed, "page" if name == "page" else "listener"),
-            max_connections=connection_limit(name),
+            max_connections=CONNECTIONS[name],
             between=between,
             closing=closing if name == "local" else None,
             tls=tls if config.tls.covers(name) else None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -26,10 +25,8 @@ class AddressGate:
     """
 
     def __init__(self, networks: Sequence[Network], on_refusal: Callable[[], None]) -> None:
+        self._networks = (*LOOPBACK, *networks)
         self._on_refusal = on_refusal
-        self._starts: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
-        for network in (*LOOPBACK, *networks):
-            self._starts[network.version, int(network.netmask)].add(int(network.network_address))
         self.lists = lru_cache(_CACHED)(self._lists)
 
     def admits(self, connection: socket.socket, host: str) -> bool:
@@ -42,8 +39,7 @@ class AddressGate:
     def _lists(self, host: str) -> bool:
         """Whether an address is in one of the networks, or loopback."""
         address = _plain(ip_address(host))
-        number, version = int(address), address.version
-        return any(number & mask in starts for (of, mask), starts in self._starts.items() if of == version)
+        return any(address in network for network in self._networks)
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:

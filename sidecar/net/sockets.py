@@ -1,10 +1,9 @@
-"""Opens the sockets of listeners: addresses, unix socket files, and connections within the descriptor limit."""
+"""Opens the sockets of listeners at addresses and unix socket files."""
 
 from __future__ import annotations
 
 import errno
 import os
-import resource
 import socket
 import stat
 import time
@@ -14,10 +13,6 @@ from pathlib import Path
 from typing import Final
 
 SOCKET_MODE: Final = 0o660
-RESERVED_DESCRIPTORS: Final = 40
-"""Descriptors for everything but connections: log, state file, listening sockets, Redis, scrape, message, standby."""
-
-MIN_CONNECTIONS: Final = 4
 NO_DESCRIPTOR_S: Final = 0.1
 BACKLOG: Final = 1024
 """Connections that wait to be accepted."""
@@ -117,20 +112,6 @@ def remove_stale(path: str) -> None:
                 raise
 
 
-def accepted(listening: socket.socket, most: int) -> Iterator[tuple[socket.socket, str]]:
-    """Up to ``most`` of the connections that wait, each with the address of its client. Neither it nor they block.
-
-    Raises OSError when no descriptor is left: then ``listening`` stays ready, and needs a pause of ``NO_DESCRIPTOR_S``.
-    """
-    for _ in range(most):
-        try:
-            connection, address = listening.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
-        connection.settimeout(0)
-        yield connection, address[0]
-
-
 def address_of(opened: socket.socket) -> str:
     """The address of a socket as people write it: ``host:port``, or a path."""
     address = opened.getsockname()
@@ -138,19 +119,3 @@ def address_of(opened: socket.socket) -> str:
         return address
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def raise_descriptor_limit(wanted: int) -> int:
-    """Raise the process's limit of open files to ``wanted`` if permitted; return the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return wanted
-    if soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return soft
-
-
-def connection_limit(wanted: int, of_all: int, descriptors: int) -> int:
-    """Connections of a listener within the descriptor limit, if it wants ``wanted`` and all listeners ``of_all``."""
-    return max(MIN_CONNECTIONS, min(wanted, wanted * (descriptors - RESERVED_DESCRIPTORS) // of_all))

@@ -8,7 +8,6 @@ has no TLS.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,16 +17,13 @@ from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import State
-from sidecar.net.sockets import BACKLOG, NO_DESCRIPTOR_S, accepted, address_of, bind_tcp
-from sidecar.net.threads import in_thread
+from sidecar.net.tcp_listening import TcpListening
 from sidecar.server.health import printable_ascii, why_down
 
 if TYPE_CHECKING:
     from sidecar.net.address_gate import AddressGate
 
 LINE_LIMIT: Final = 128
-ACCEPTS: Final = 8
-"""Connections that are answered in a turn of the loop."""
 
 
 def line(container: Container, weight: int = FULL) -> str:
@@ -60,43 +56,17 @@ class AgentCheck:
         on_failure: Callable[[Exception], None],
         gate: AddressGate | None = None,
     ) -> None:
-        self.addresses: list[str] = []
         self._snapshot = snapshot
         self._on_poll = on_poll
         self._on_failure = on_failure
-        self._gate = gate
-        self._loop = asyncio.get_running_loop()
-        self._listening: list[socket.socket] = []
+        self._listening = TcpListening(self._say, gate=gate)
+        self.addresses = self._listening.addresses
+        self.open_tcp = self._listening.open
+        self.stop = self._listening.stop
 
-    async def open_tcp(self, host: str, port: int) -> None:
-        """Listen on ``host:port``; OSError when that is not possible."""
-        for opened in await in_thread(bind_tcp, host, port):
-            self._listening.append(opened)
-            opened.listen(BACKLOG)
-            opened.settimeout(0)
-            self.addresses.append(address_of(opened))
-            self._loop.add_reader(opened, self._accept, opened)
-
-    def stop(self) -> None:
-        """Close the sockets. A second call does nothing."""
-        while self._listening:
-            opened = self._listening.pop()
-            self._loop.remove_reader(opened)
-            opened.close()
-
-    def _accept(self, opened: socket.socket) -> None:
-        try:
-            for connection, host in accepted(opened, ACCEPTS):
-                with connection, suppress(OSError):
-                    if self._gate is None or self._gate.admits(connection, host):
-                        connection.send(self._line_now().encode())  # it always fits the socket's buffer
-        except OSError:  # no descriptor is left
-            self._loop.remove_reader(opened)
-            self._loop.call_later(NO_DESCRIPTOR_S, self._listen_again, opened)
-
-    def _listen_again(self, opened: socket.socket) -> None:
-        if opened in self._listening:
-            self._loop.add_reader(opened, self._accept, opened)
+    def _say(self, connection: socket.socket, _host: str) -> None:
+        with connection, suppress(OSError):  # the client has left
+            connection.send(self._line_now().encode())  # it always fits the socket's buffer
 
     def _line_now(self) -> str:
         try:

@@ -22,8 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sidecar.net.http_error import HttpError
-from sidecar.net.sockets import BACKLOG, NO_DESCRIPTOR_S, accepted, address_of, bind_tcp
-from sidecar.net.threads import in_thread
+from sidecar.net.tcp_listening import TcpListening
 from sidecar.server.public_answer import PublicAnswer, refusal
 from sidecar.server.public_request import END, HEAD_LIMIT, PublicRequest, parse, refuse_hopeless
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from sidecar.net.tls import ServerTls
 
 MOST: Final = 320
-ACCEPTS: Final = 16
 EVENTS: Final = 64
 TURN_S: Final = 0.005
 """A TLS handshake costs up to a millisecond, an answer a twentieth of that."""
@@ -72,20 +70,18 @@ class PublicServer:
         tls: ServerTls | None = None,
         most: int = MOST,
     ) -> None:
-        self.addresses: list[str] = []
         self.loop = asyncio.get_running_loop()
         self._answer_to = answer_to
         self._on_refusal = on_refusal
         self._on_failure = on_failure
-        self._gate = gate
         self._tls = tls
         self._most = most // 2 if tls else most  # a handshake that is not finished takes up to 60 KiB
         self._kept = self._most * 4 // 5
         self._epoll = select.epoll()
         self._ready: list[tuple[int, int]] = []
-        self._listening: list[socket.socket] = []
-        self._accepting: list[socket.socket] = []
-        """The listening sockets without those that wait for a free descriptor."""
+        self._listening = TcpListening(
+            self._add, gate=gate, on_ready=self.turn, on_full=lambda: self._make_room("descriptors")
+        )
         self._connections: dict[int, _Client] = {}
         self._of_host: defaultdict[str, dict[_Client, None]] = defaultdict(dict)
         """The connections of each address, those that are silent for longest first."""
@@ -93,14 +89,14 @@ class PublicServer:
         self._due_at = 0.0
         self.loop.add_reader(self._epoll.fileno(), self.turn)
 
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens."""
+        return self._listening.addresses
+
     async def open_tcp(self, host: str, port: int) -> None:
         """Listen on ``host:port``; OSError when that is not possible."""
-        for opened in await in_thread(bind_tcp, host, port):
-            self._listening.append(opened)
-            opened.listen(BACKLOG)
-            opened.settimeout(0)
-            self.addresses.append(address_of(opened))
-            self._accept_at(opened)
+        await self._listening.open(host, port)
 
     def turn(self) -> None:
         """Serve what is ready, for about ``TURN_S``.
@@ -109,8 +105,7 @@ class PublicServer:
         """
         begun_at = self.loop.time()
         self._due_at, ends_at = begun_at + BETWEEN_S, begun_at + TURN_S
-        for opened in self._accepting[:]:
-            self._accept(opened)
+        self._listening.accept()
         self._ready = self._ready or self._epoll.poll(0, EVENTS)
         while self._ready:
             number, _ = self._ready.pop()
@@ -129,9 +124,7 @@ class PublicServer:
 
     def stop(self) -> None:
         """Close the listening sockets. A second call does nothing; connections stay open."""
-        while self._listening:
-            self._listening.pop().close()
-        self._accepting.clear()
+        self._listening.stop()
 
     async def close(self) -> None:
         """Stop listening and cut every connection."""
@@ -150,24 +143,6 @@ class PublicServer:
     def connected(self) -> int:
         """The number of open connections."""
         return len(self._connections)
-
-    def _accept(self, opened: socket.socket) -> None:
-        try:
-            for connection, host in accepted(opened, ACCEPTS):
-                if self._gate is None or self._gate.admits(connection, host):
-                    self._add(connection, host)
-                else:
-                    connection.close()
-        except OSError:  # no descriptor is left
-            self._make_room("descriptors")
-            self._accepting.remove(opened)
-            self._epoll.unregister(opened)
-            self.loop.call_later(NO_DESCRIPTOR_S, self._accept_at, opened)
-
-    def _accept_at(self, opened: socket.socket) -> None:
-        if opened in self._listening:
-            self._accepting.append(opened)
-            self._epoll.register(opened, select.EPOLLIN)
 
     def _add(self, plain: socket.socket, host: str) -> None:
         if len(self._connections) >= self._most:

@@ -1,0 +1,89 @@
+"""Sockets that listen on TCP and accept on the event loop's turns, for listeners that read their sockets themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from sidecar.net.sockets import BACKLOG, NO_DESCRIPTOR_S, address_of, bind_tcp
+from sidecar.net.threads import in_thread
+
+if TYPE_CHECKING:
+    from sidecar.net.address_gate import AddressGate
+
+ACCEPTS: Final = 16
+"""Connections that are accepted at one socket in one turn."""
+
+
+class TcpListening:
+    """``take(connection, host)`` gets each new connection, which never blocks, with the address of its client.
+
+    ``gate`` says which clients are taken, None: all. ``on_ready`` is called when a connection waits; it calls
+    ``accept``, at once or with other work. ``on_full``: no descriptor is left; a socket then pauses, and the connection
+    that waits is accepted later.
+    """
+
+    def __init__(
+        self,
+        take: Callable[[socket.socket, str], None],
+        *,
+        gate: AddressGate | None = None,
+        on_ready: Callable[[], None] | None = None,
+        on_full: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.addresses: list[str] = []
+        self._take = take
+        self._gate = gate
+        self._on_ready = on_ready or self.accept
+        self._on_full = on_full
+        self._loop = asyncio.get_running_loop()
+        self._open: list[socket.socket] = []
+        self._accepting: list[socket.socket] = []
+        """The open sockets without those that pause."""
+
+    async def open(self, host: str, port: int) -> None:
+        """Listen on ``host:port``; OSError when that is not possible."""
+        for opened in await in_thread(bind_tcp, host, port):
+            self._open.append(opened)
+            opened.listen(BACKLOG)
+            opened.settimeout(0)
+            self.addresses.append(address_of(opened))
+            self._resume(opened)
+
+    def accept(self) -> None:
+        """Take the connections that wait."""
+        for opened in self._accepting[:]:
+            for _ in range(ACCEPTS):
+                try:
+                    connection, address = opened.accept()
+                except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                    break
+                except OSError:  # no descriptor is left
+                    self._pause(opened)
+                    break
+                connection.settimeout(0)
+                if self._gate is None or self._gate.admits(connection, address[0]):
+                    self._take(connection, address[0])
+                else:
+                    connection.close()
+
+    def stop(self) -> None:
+        """Close the sockets. A second call does nothing; connections stay open."""
+        self._accepting.clear()
+        while self._open:
+            opened = self._open.pop()
+            self._loop.remove_reader(opened)
+            opened.close()
+
+    def _pause(self, opened: socket.socket) -> None:
+        self._accepting.remove(opened)
+        self._loop.remove_reader(opened)
+        self._loop.call_later(NO_DESCRIPTOR_S, self._resume, opened)
+        self._on_full()
+
+    def _resume(self, opened: socket.socket) -> None:
+        if opened in self._open:
+            self._accepting.append(opened)
+            self._loop.add_reader(opened, self._on_ready)
