@@ -2,8 +2,8 @@
 
 asyncio's own datagram endpoint allocates 256 KiB for each packet, which takes a system call. Here up to ``BATCH``
 packets are received and reported in a turn of the loop, so that a flood waits in the kernel and not in front of health
-answers. The loop does not watch an emptied UDP socket for ``PAUSE_S``: a wake-up for each packet would cost ten times
-as much.
+answers. While packets come, the loop does not watch a UDP socket but reads it each ``PAUSE_S``: a wake-up for each
+packet would cost ten times as much.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Datagrams:
         while self._drops:
             opened, _ = self._drops.popitem()
             address = address_of(opened)
-            asyncio.get_running_loop().remove_reader(opened)
+            asyncio.get_running_loop().remove_reader(opened.fileno())
             opened.close()
             if address.startswith("/"):
                 with suppress(OSError):
@@ -128,21 +128,37 @@ class Datagrams:
         self._watch(opened)
 
     def _watch(self, opened: socket.socket) -> None:
-        self._pauses.pop(opened, None)
-        asyncio.get_running_loop().add_reader(opened, self._readable, opened)
+        asyncio.get_running_loop().add_reader(opened.fileno(), self._readable, opened)
 
     def _readable(self, opened: socket.socket) -> None:
+        if self._read(opened) and opened.family != socket.AF_UNIX:
+            asyncio.get_running_loop().remove_reader(opened.fileno())
+            self._pause(opened)
+
+    def _pause(self, opened: socket.socket) -> None:
+        self._pauses[opened] = asyncio.get_running_loop().call_later(PAUSE_S, self._resume, opened)
+
+    def _resume(self, opened: socket.socket) -> None:
+        """Read what has come within a pause; watch the socket again if that is nothing, or more than a batch."""
+        before = self.packets
+        if self._read(opened) and self.packets > before:
+            self._pause(opened)
+        else:
+            del self._pauses[opened]
+            self._watch(opened)
+
+    def _read(self, opened: socket.socket) -> bool:
+        """Receive and report a batch of packets; whether no more of them wait."""
         packets: dict[bytes, int] = {}
+        is_emptied = False
         try:
             self._receive(opened, packets)
         except BlockingIOError:
-            if opened.family != socket.AF_UNIX:
-                loop = asyncio.get_running_loop()
-                loop.remove_reader(opened)
-                self._pauses[opened] = loop.call_later(PAUSE_S, self._watch, opened)
+            is_emptied = True
         except OSError as error:
             self._on_failure(error)
         self._report(packets)
+        return is_emptied
 
     def _receive(self, opened: socket.socket, packets: dict[bytes, int]) -> None:
         """Receive a batch of packets, and count equal ones; BlockingIOError when there are no more."""

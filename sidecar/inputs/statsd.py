@@ -30,6 +30,9 @@ GAUGE: Final = b"g"
 TYPES: Final = frozenset((COUNTER, GAUGE, b"ms", b"h", b"d", b"s", b"m"))
 EVENT: Final = b"_e{"
 SERVICE_CHECK: Final = b"_sc|"
+USUAL: Final = re.compile(rb"([^:|]+):([0-9]{1,6})\|c(?:\|#([^|]*))?")
+"""A counter with a count and perhaps tags: nearly every line, which takes half the time so."""
+
 DECIMAL: Final = re.compile(rb"[0-9]{1,15}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,2})?")
 WHOLE: Final = re.compile(rb"([0-9]{1,7})\.0{1,20}")
 DIGITS: Final = len(str(MOST_ERRORS))
@@ -102,6 +105,8 @@ class PacketReader:
 
     def _parse(self, line: bytes) -> Times | None:
         """None for other metrics; ValueError for an unreadable line."""
+        if (usual := USUAL.fullmatch(line)) and (unit := self._counters.get(usual[1])) is not None:
+            return _times(_tagged(unit, usual[3]), int(usual[2]))
         if line.startswith((EVENT, SERVICE_CHECK)):
             return None
         name, _, rest = line.partition(b":")
@@ -173,9 +178,12 @@ def _counted(unit: Report, values: bytes, sections: Mapping[bytes, bytes]) -> Ti
     count = sum(map(_number, values.split(b":")))
     if b"@" in sections:
         count = _scaled(count, sections[b"@"])
-    if b"#" in sections and unit is ERROR:
-        unit = _error(tuple(FIELD.findall(sections[b"#"])))
-    return _times(unit, count)
+    return _times(_tagged(unit, sections.get(b"#")), count)
+
+
+def _tagged(unit: Report, tags: bytes | None) -> Report:
+    """The report with the fields that tags have; only errors have some."""
+    return _error(tuple(FIELD.findall(tags))) if tags and unit is ERROR else unit
 
 
 def _times(unit: Report, count: int) -> Times | None:
