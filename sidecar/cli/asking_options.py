@@ -1,23 +1,31 @@
 """How a command finds the sidecar that it asks: a few settings, read without pydantic, which takes 150 ms of CPU.
 
-The sidecar has checked all settings when it started; a command needs those of its listener alone.
+The sidecar has checked all settings when it started; a command needs those of its listener alone. A token comes from
+``ARBITER_TOKEN_FILE`` or ``ARBITER_TOKEN``, never from an argument: other users can read those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
-from sidecar.cli import remote
 from sidecar.cli.parameters import invocation
 from sidecar.config import addresses, sources
 from sidecar.config.settings import Config, setting_names
+from sidecar.net.client_tls import KeyPair
 from sidecar.runlock import durations
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+URL: Final = "ARBITER_URL"
+TOKEN: Final = "ARBITER_TOKEN"  # noqa: S105 - the name of a variable
+VARIABLES: Final = frozenset({URL, TOKEN})
+"""Environment variables that only commands read; to the daemon they are unknown settings."""
+
+HINT: Final = "name its file in ARBITER_TOKEN_FILE (or --token-file), or put it into ARBITER_TOKEN"
 WHERE: Final[tuple[str, ...]] = ("config", "local_listen", "socket", "token_file")
 """The settings that are options of these commands."""
 
@@ -32,26 +40,55 @@ _READ: Final[dict[str, dict[str, Callable[[Any], object]]]] = {
         "socket": addresses.socket_path,
         "token_file": addresses.path,
     },
-    "tls": {
-        "tls_cert": addresses.path,
-        "tls_key": addresses.path,
-        "tls_client_ca": addresses.path,
-        "tls_listeners": str,
-    },
+    "tls": {"tls_cert": addresses.path, "tls_key": addresses.path, "tls_client_ca": addresses.path},
     "redis": {"redis_timeout": _seconds},
     "judging": {"check_interval": _seconds},
 }
 """Part -> the settings of it that are read, and how."""
 
 
+class Remote(NamedTuple):
+    """The page listener of a sidecar elsewhere."""
+
+    url: str
+    host: str
+    port: int
+    is_tls: bool
+    prefix: str
+    """The path that a proxy in front of it has taken away."""
+
+
+class Asking(NamedTuple):
+    """What a command needs to know to ask a sidecar."""
+
+    local_listen: str
+    socket: str
+    token_file: str
+    own: KeyPair | None
+    """The certificate that the command shows to a sidecar elsewhere, if that asks for one."""
+    redis_timeout_s: float
+    check_interval_s: float
+    remote: Remote | None = None
+    """The sidecar of ``--url``; None: that of this machine."""
+    token: str = ""
+    """The token itself, for a sidecar elsewhere."""
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """The same for the sidecar of this machine, by all of its settings."""
+        server, tls = config.server, config.tls
+        own = KeyPair(tls.tls_cert, tls.tls_key) if tls.tls_client_ca else None
+        times = config.redis.redis_timeout, config.judging.check_interval
+        return cls(server.local_listen, server.socket, server.token_file, own, *times)
+
+
 def where(function: F) -> F:
     """Give a command the options that say where the sidecar is."""
     url_help = "Page listener of a sidecar elsewhere, with the token of ARBITER_TOKEN_FILE or ARBITER_TOKEN."
-    url_help += " [ARBITER_URL]"
-    function = click.option("--url", metavar="URL", help=url_help, expose_value=False, callback=_use_url)(function)
-    for name in reversed(WHERE):
-        text = f"As {sources.variable(name)}."
-        option = click.option(flag_of(name), metavar="VALUE", help=text, expose_value=False, callback=keep)
+    texts = {**{name: f"As {sources.variable(name)}." for name in WHERE}, "url": f"{url_help} [{URL}]"}
+    for name, text in reversed(texts.items()):
+        metavar = "URL" if name == "url" else "VALUE"
+        option = click.option(flag_of(name), metavar=metavar, help=text, expose_value=False, callback=keep)
         function = option(function)
     return function
 
@@ -67,24 +104,24 @@ def keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
         ctx.meta[str(param.name)] = value
 
 
-def config(ctx: click.Context) -> Config:
-    """The settings by which a command finds its sidecar; all others have their defaults. Raises UsageError."""
+def asking(ctx: click.Context) -> Asking:
+    """How this command asks. Raises UsageError."""
+    environ = invocation(ctx).environ
     flags: dict[str, str] = {name: ctx.meta[name] for name in WHERE if name in ctx.meta}
-    given = sources.read({*setting_names()}, flags, invocation(ctx).environ)
+    given = sources.read({*setting_names()}, flags, environ)
     # A variable that nobody knows is the sidecar's affair.
     if problems := [each for each in given.problems if each.startswith(sources.variable("config"))]:
         raise click.UsageError("\n".join(problems))
-    merged, effective = given.merged(), Config()
-    parts = {
-        part: getattr(effective, part)._replace(**_read(settings, merged, given)) for part, settings in _READ.items()
-    }
-    return effective._replace(**parts)
+    config = Config()
+    parts = {part: getattr(config, part)._replace(**_read(settings, given)) for part, settings in _READ.items()}
+    url = ctx.meta.get("url")
+    name, text = (URL, environ.get(URL, "")) if url is None else ("--url", url)
+    remote = _remote(name, text) if text else None
+    return Asking.of(config._replace(**parts))._replace(remote=remote, token=environ.get(TOKEN, "").strip())
 
 
-def _read(
-    settings: dict[str, Callable[[Any], object]], merged: dict[str, Any], given: sources.Sources
-) -> dict[str, object]:
-    values = {}
+def _read(settings: dict[str, Callable[[Any], object]], given: sources.Sources) -> dict[str, object]:
+    values, merged = {}, given.merged()
     for name, read in settings.items():
         if name in merged:
             try:
@@ -95,5 +132,16 @@ def _read(
     return values
 
 
-def _use_url(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    remote.use(ctx, value, invocation(ctx).environ)
+def _remote(name: str, url: str) -> Remote:
+    """Read the address. The error does not repeat it, because it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = parts = None
+    if parts is None or parts.scheme not in ("http", "https") or not host:
+        raise click.UsageError(f"{name}: takes an address such as https://web-1.example.com:9183")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise click.UsageError(f"{name}: takes no user, password, query or fragment; {HINT}")
+    is_tls = parts.scheme == "https"
+    return Remote(url, host, port or (443 if is_tls else 80), is_tls, parts.path.rstrip("/").removesuffix("/page"))

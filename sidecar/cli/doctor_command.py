@@ -12,12 +12,12 @@ from typing import Final
 
 import click
 
+from sidecar.cli.asking_options import URL
 from sidecar.cli.colours import coloured
 from sidecar.cli.doctor import job, job_findings, redis_findings, scrape_findings, sidecar_findings
 from sidecar.cli.doctor.findings import Finding, FindingLevel, warn
 from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR
 from sidecar.cli.parameters import invocation, json_option, show
-from sidecar.cli.remote import URL
 from sidecar.cli.settings_options import SettingsCommand, config, given
 from sidecar.cli.terminal import plain
 from sidecar.config.load import origins

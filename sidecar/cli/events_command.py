@@ -9,7 +9,7 @@ from operator import itemgetter
 
 import click
 
-from sidecar.cli.asking_options import config, where
+from sidecar.cli.asking_options import asking, where
 from sidecar.cli.colours import coloured
 from sidecar.cli.fleet_table import span
 from sidecar.cli.ledger_reader import HEADER, Event, LedgerReader, as_text, since_option
@@ -28,7 +28,7 @@ def events(ctx: click.Context, /, *, since_s: float, follow: bool, as_json: bool
     With --json each event is one line of JSON. While the shared store is away it prints what this sidecar has seen,
     and the exit code is 1.
     """
-    reader, is_first = LedgerReader(config(ctx), since_s), True
+    reader, is_first = LedgerReader(asking(ctx), since_s), True
 
     def print_all(found: Iterator[Event]) -> None:
         nonlocal is_first

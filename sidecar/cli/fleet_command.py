@@ -10,12 +10,11 @@ from typing import Any, Final
 import click
 
 from sidecar.cli import fleet_table
-from sidecar.cli.asking_options import config, where
+from sidecar.cli.asking_options import Asking, asking, where
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.local_api import OK, NoSidecarError, Reply, ask, refused
 from sidecar.cli.parameters import Command, json_option, show
 from sidecar.cli.terminal import complain
-from sidecar.config.settings import Config
 
 REFRESH_S: Final = 2.0
 _FRAME: Final = 4
@@ -32,12 +31,12 @@ def fleet(ctx: click.Context, /, *, watch: bool, is_all: bool, as_json: bool) ->
     """Show the fleet, the containers that need attention first."""
     if watch and as_json:
         raise click.UsageError("--watch: not allowed with --json")
-    effective = config(ctx)
-    reply = ask(effective, "GET", "/fleet")
+    sidecar = asking(ctx)
+    reply = ask(sidecar, "GET", "/fleet")
     if "fleet" not in reply.value:
         return refused(reply, "nothing is known of the fleet")
     if watch and sys.stdout.isatty():
-        _watch(effective, reply, is_all=is_all)
+        _watch(sidecar, reply, is_all=is_all)
         return 0
     if as_json:
         show(_with_settings(reply.value))
@@ -51,7 +50,7 @@ def fleet(ctx: click.Context, /, *, watch: bool, is_all: bool, as_json: bool) ->
     return EXIT_FAILED
 
 
-def _watch(effective: Config, reply: Reply, *, is_all: bool) -> None:
+def _watch(sidecar: Asking, reply: Reply, *, is_all: bool) -> None:
     """Draw the fleet anew until the operator interrupts it."""
     seen, problem = reply.value, "" if reply.status == OK else fleet_table.heard_last(reply.value)
     try:
@@ -59,7 +58,7 @@ def _watch(effective: Config, reply: Reply, *, is_all: bool) -> None:
             _draw(seen, problem, is_all=is_all)
             time.sleep(REFRESH_S)
             try:
-                reply = ask(effective, "GET", "/fleet")
+                reply = ask(sidecar, "GET", "/fleet")
             except NoSidecarError as error:
                 problem = error.message
                 continue

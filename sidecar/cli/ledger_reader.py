@@ -16,13 +16,13 @@ from urllib.parse import urlencode
 
 import click
 
+from sidecar.cli.asking_options import Asking
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.fleet_table import span
 from sidecar.cli.local_api import OK, NoSidecarError, ask
 from sidecar.cli.parameters import DURATION
 from sidecar.cli.terminal import complain, plain
 from sidecar.config.rollout import ALL
-from sidecar.config.settings import Config
 
 PAGE: Final = 500
 PAGES_LIMIT: Final = 1000
@@ -64,11 +64,11 @@ class LedgerReader:
     After ``news``, ``problem`` says why the events are those of this sidecar alone, ``""`` if they are the service's.
     """
 
-    def __init__(self, config: Config, since_s: float) -> None:
+    def __init__(self, sidecar: Asking, since_s: float) -> None:
         self.problem = ""
         self.service = self.mode = ""
         self.enforce_percent = ALL
-        self._config = config
+        self._sidecar = sidecar
         self._since_s = since_s
         self._after = ""
         self._local: deque[tuple[Any, ...]] = deque(maxlen=_REMEMBERED)
@@ -91,7 +91,7 @@ class LedgerReader:
 
     def _page(self) -> list[Event]:
         query = {"since": f"{self._since_s:.3f}", "after": self._after, "most": PAGE}
-        status, value = ask(self._config, "GET", f"/events?{urlencode(query)}")
+        status, value = ask(self._sidecar, "GET", f"/events?{urlencode(query)}")
         if status != OK or not isinstance(value.get("events"), list):
             raise click.UsageError(str(value.get("error", "the sidecar did not answer with events")))
         self.problem = (

@@ -9,13 +9,12 @@ from urllib.parse import urlencode
 
 import click
 
-from sidecar.cli.asking_options import config, where
+from sidecar.cli.asking_options import Asking, asking, where
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.fleet_table import hold_line, span
 from sidecar.cli.local_api import ALONE, OK, NoSidecarError, Reply, ask, refused
 from sidecar.cli.parameters import Command, author_option, json_option, person, show
 from sidecar.cli.terminal import complain, plain
-from sidecar.config.settings import Config
 from sidecar.core.life.delays import CHECK_JITTER
 
 _INSTANCE: Final = click.option(
@@ -51,8 +50,8 @@ def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: A
     instance = order["instance"]
     scope = _scope(instance)
     asked = {"for": order["duration"], "reason": order["reason"], "author": author or person(), **scope}
-    effective = config(ctx)
-    reply = ask(effective, "POST", "/hold", asked)
+    sidecar = asking(ctx)
+    reply = ask(sidecar, "POST", "/hold", asked)
     if reply.status != OK:
         return refused(reply, f"whether {_in_words(instance)} is held is not known")
     answer, held = reply.value, reply.value["hold"]
@@ -61,7 +60,7 @@ def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: A
         show(answer)
     else:
         click.echo(f"{'held' if is_known else 'held here'}: {hold_line(held, time.time())}")
-    if instance and _is_unknown(instance, effective):
+    if instance and _is_unknown(instance, sidecar):
         complain(f"the fleet does not know this container: {instance}")
     if is_known:
         return 0
@@ -70,10 +69,10 @@ def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: A
     return EXIT_FAILED
 
 
-def _is_unknown(instance: str, effective: Config) -> bool:
+def _is_unknown(instance: str, sidecar: Asking) -> bool:
     """Whether the sidecar knows the whole fleet, and this container is not part of it."""
     try:
-        seen = ask(effective, "GET", "/fleet").value
+        seen = ask(sidecar, "GET", "/fleet").value
     except NoSidecarError:
         return False
     known = [member["instance"] for member in seen.get("members", ())]
@@ -93,8 +92,8 @@ def release(ctx: click.Context, /, *, author: str | None, instance: str | None, 
     tried again at once, one at first.
     """
     query = urlencode({**_scope(instance), "author": author or person()})
-    effective = config(ctx)
-    reply = ask(effective, "DELETE", f"/hold?{query}")
+    sidecar = asking(ctx)
+    reply = ask(sidecar, "DELETE", f"/hold?{query}")
     answer = reply.value
     if reply.status != OK:
         return refused(reply, f"whether {_in_words(instance)} is still held is not known")
@@ -103,18 +102,18 @@ def release(ctx: click.Context, /, *, author: str | None, instance: str | None, 
         show(answer)
     else:
         done = "is released" if answer["released"] else "was not held"
-        click.echo(f"{_in_words(answer['instance'] or None)} {done}{_next(answer, effective) if is_known else ' here'}")
+        click.echo(f"{_in_words(answer['instance'] or None)} {done}{_next(answer, sidecar) if is_known else ' here'}")
     if is_known:
         return 0
     complain(f"{answer['sentence']}: a hold in the shared store may go on")
     return EXIT_FAILED
 
 
-def _next(answer: dict[str, Any], effective: Config) -> str:
+def _next(answer: dict[str, Any], sidecar: Asking) -> str:
     """When a suspect asks again; empty if nothing changes. A release of the service also ends pauses of culls."""
     if answer["instance"] and not answer["released"]:
         return ""
-    within_s = effective.judging.check_interval * (1 + CHECK_JITTER)
+    within_s = sidecar.check_interval_s * (1 + CHECK_JITTER)
     return f"; a suspect asks again within {span(within_s)}"
 
 
@@ -148,10 +147,10 @@ def cull(ctx: click.Context, /, *, reason: str | None, author: str | None, yes: 
     service, the spacing or the budget. Only the limit on culls for one cause does not apply. The exit code is 1 when
     the answer is no, and the answer says why.
     """
-    effective = config(ctx)
-    if not yes and not _is_confirmed(ask(effective, "GET", "/why").value):
+    sidecar = asking(ctx)
+    if not yes and not _is_confirmed(ask(sidecar, "GET", "/why").value):
         return EXIT_FAILED
-    return _ordered(ask(effective, "POST", "/cull", _order(reason, author)), as_json=as_json)
+    return _ordered(ask(sidecar, "POST", "/cull", _order(reason, author)), as_json=as_json)
 
 
 @click.command(cls=Command)
@@ -165,7 +164,7 @@ def revive(ctx: click.Context, /, *, reason: str | None, author: str | None, as_
 
     It begins with an empty window. Its token stays spent. The exit code is 1 when it was not down.
     """
-    return _ordered(ask(config(ctx), "POST", "/revive", _order(reason, author)), as_json=as_json)
+    return _ordered(ask(asking(ctx), "POST", "/revive", _order(reason, author)), as_json=as_json)
 
 
 def _is_confirmed(why: dict[str, Any]) -> bool:

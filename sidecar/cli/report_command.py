@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from sidecar.cli.asking_options import config, where
+from sidecar.cli.asking_options import asking, where
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.ledger_reader import Event, LedgerReader, since_option
 from sidecar.cli.parameters import Command
@@ -39,7 +39,7 @@ def report(ctx: click.Context, /, *, since_s: float, form: str | None, output: s
     """
     if as_json and form not in (None, "json"):
         raise click.UsageError("--json: not allowed with another --format")
-    reader = LedgerReader(config(ctx), since_s)
+    reader = LedgerReader(asking(ctx), since_s)
     entries = [Entry(**{name: event[name] for name in Entry._fields if name in event}) for event in reader.news()]
     now = time.time()
     added = report_of(

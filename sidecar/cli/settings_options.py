@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli import remote
-from sidecar.cli.asking_options import flag_of, keep
+from sidecar.cli.asking_options import VARIABLES, flag_of, keep
 from sidecar.cli.parameters import Command, invocation
 from sidecar.config import load as loading
 from sidecar.config.former import former
@@ -92,7 +91,7 @@ def values(ctx: click.Context) -> dict[str, Any]:
 def config(ctx: click.Context) -> Config:
     """The configuration of this container, without the variables of commands. Raises UsageError as ``values``."""
     variables = invocation(ctx).environ
-    flags, environ = given(ctx), {name: variables[name] for name in variables if name not in remote.VARIABLES}
+    flags, environ = given(ctx), {name: variables[name] for name in variables if name not in VARIABLES}
     try:
         return load(flags, environ)
     except SettingsError as error:

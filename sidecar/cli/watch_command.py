@@ -12,12 +12,11 @@ from typing import Any, Final
 import click
 
 from sidecar.cli import local_api
-from sidecar.cli.asking_options import config, where
+from sidecar.cli.asking_options import Asking, asking, where
 from sidecar.cli.colours import coloured
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.parameters import DURATION, Command, json_option
 from sidecar.cli.terminal import complain, plain
-from sidecar.config.settings import Config
 
 PAUSE_S: Final = 0.25
 
@@ -39,7 +38,7 @@ def watch(ctx: click.Context, /, *, count: int | None, limit_s: float | None, as
     """
     seen = 0
     try:
-        for row in _rows(config(ctx), limit_s):
+        for row in _rows(asking(ctx), limit_s):
             click.echo(json.dumps(row) if as_json else as_text(row))
             seen += 1
             if seen == count:
@@ -51,12 +50,12 @@ def watch(ctx: click.Context, /, *, count: int | None, limit_s: float | None, as
     return 0 if seen else EXIT_FAILED
 
 
-def _rows(effective: Config, limit_s: float | None) -> Iterator[Row]:
+def _rows(sidecar: Asking, limit_s: float | None) -> Iterator[Row]:
     """The rows of all reports from now on. Raises NoSidecarError, and UsageError if the sidecar refuses."""
     end = time.monotonic() + limit_s if limit_s else math.inf
     path = "/watch"
     while True:
-        reply = local_api.ask(effective, "GET", path)
+        reply = local_api.ask(sidecar, "GET", path)
         if reply.status != local_api.OK:
             raise click.UsageError(str(reply.value.get("error")))
         if path == "/watch":

@@ -9,14 +9,13 @@ from typing import Any, Final
 import click
 
 from sidecar.cli import fleet_table
-from sidecar.cli.asking_options import config, where
+from sidecar.cli.asking_options import Asking, asking, where
 from sidecar.cli.colours import coloured
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.ledger_reader import LedgerReader, as_text
 from sidecar.cli.local_api import OK, ask, refused
 from sidecar.cli.parameters import Command, json_option, show
 from sidecar.cli.terminal import complain, plain
-from sidecar.config.settings import Config
 from sidecar.core.types import MANUAL, Presence
 from sidecar.server import why_text
 
@@ -36,12 +35,12 @@ def why(ctx: click.Context, /, *, instance: str | None, as_json: bool) -> int:
     its own sidecar knows more. A beginning that several names share lists them. The exit code is 1 when nothing is
     known of it, or when there are several.
     """
-    effective = config(ctx)
-    reply = ask(effective, "GET", "/why")
+    sidecar = asking(ctx)
+    reply = ask(sidecar, "GET", "/why")
     if reply.status != OK:
         return refused(reply, "the state of the container is not known")
     if instance is not None and instance != reply.value["instance"]:
-        return _of_another(effective, instance, as_json=as_json)
+        return _of_another(sidecar, instance, as_json=as_json)
     if as_json:
         show(reply.value)
     else:
@@ -49,9 +48,9 @@ def why(ctx: click.Context, /, *, instance: str | None, as_json: bool) -> int:
     return 0
 
 
-def _of_another(effective: Config, instance: str, *, as_json: bool) -> int:
-    reply = ask(effective, "GET", "/fleet")
-    seen, events = reply.value, list(LedgerReader(effective, LOOK_BACK_S).news())
+def _of_another(sidecar: Asking, instance: str, *, as_json: bool) -> int:
+    reply = ask(sidecar, "GET", "/fleet")
+    seen, events = reply.value, list(LedgerReader(sidecar, LOOK_BACK_S).news())
     members = {member["instance"]: member for member in seen.get("members", ())}
     departed = {member["instance"]: member for member in seen.get("departed", ())}
     known = {*members, *departed, *(event["instance"] for event in events)} - {""}

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from sidecar.config.settings import Config
 
-WITH_TLS: Final = ("page", "public", "local")
-"""The listeners that can speak TLS. HAProxy's agent-check cannot."""
+WITH_TLS: Final = ("page", "public")
+"""The listeners that can speak TLS. HAProxy's agent-check cannot, and the local one is on loopback."""
 
 
 def problems(c: Config) -> Iterator[str]:

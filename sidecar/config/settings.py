@@ -318,9 +318,7 @@ class TlsConfig(NamedTuple):
         FilePath, "Path of the listeners' certificate in PEM, read again when it changes; empty: no TLS."
     ] = ""
     tls_key: Annotated[FilePath, "Path of the key of that certificate in PEM."] = ""
-    tls_listeners: Annotated[
-        str, "Listeners that use the certificate, with commas between: `page`, `public`, `local`."
-    ] = "page"
+    tls_listeners: Annotated[str, "Listeners that use the certificate, with commas between: `page`, `public`."] = "page"
     tls_client_ca: Annotated[
         FilePath,
         "Path of the PEM file with the authorities of clients: these listeners then require a certificate that one "
@@ -328,7 +326,7 @@ class TlsConfig(NamedTuple):
     ] = ""
 
     def covers(self, listener: str) -> bool:
-        """Whether this listener (``page``, ``public``, ``local``) speaks TLS."""
+        """Whether this listener (``page``, ``public``) speaks TLS."""
         return bool(self.tls_cert) and listener in listed(self.tls_listeners)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from sidecar.cli import asking_options
+from sidecar.cli.asking_options import Asking, asking
 from sidecar.cli.parameters import Invocation
 from sidecar.config.load import load
 from sidecar.config.settings import Config
@@ -25,14 +25,13 @@ redis_timeout = 3
 tls_cert = "/tls.crt"
 tls_key = "/tls.key"
 tls_client_ca = "/ca.pem"
-tls_listeners = "local,public"
 """
 
 
-def asked(flags: dict[str, str], environ: dict[str, str]) -> Config:
+def asked(flags: dict[str, str], environ: dict[str, str]) -> Asking:
     ctx = click.Context(click.Command("fleet"), obj=Invocation(environ))
     ctx.meta.update(flags)
-    return asking_options.config(ctx)
+    return asking(ctx)
 
 
 @pytest.mark.parametrize(
@@ -41,20 +40,18 @@ def asked(flags: dict[str, str], environ: dict[str, str]) -> Config:
     ids=["defaults", "environment", "options win"],
 )
 def test_they_are_those_of_the_sidecar(flags: dict[str, str], environ: dict[str, str]) -> None:
-    command, sidecar = asked(flags, environ), load(flags, environ)
-    assert (command.server, command.tls, command.judging) == (sidecar.server, sidecar.tls, sidecar.judging)
-    assert command.redis.redis_timeout == sidecar.redis.redis_timeout
+    assert asked(flags, environ) == Asking.of(load(flags, environ))
 
 
 def test_they_come_from_the_file_too_and_no_file_that_it_names_has_to_be_there(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(TOML)
     command = asked({}, {"ARBITER_CONFIG": str(tmp_path / "a.toml"), "ARBITER_TLS_KEY": "/b.key"})
-    assert (command.server.local_listen, command.redis.redis_timeout) == ("localhost:8", 3.0)
-    assert command.tls == ("/tls.crt", "/b.key", "local,public", "/ca.pem")
+    assert (command.local_listen, command.redis_timeout_s) == ("localhost:8", 3.0)
+    assert command.own == ("/tls.crt", "/b.key")
 
 
 def test_mistake_in_another_setting_does_not_stop_an_engineer() -> None:
-    assert asked({}, {"ARBITER_BUGDET": "1", "ARBITER_DRAIN": "soon"}) == Config()
+    assert asked({}, {"ARBITER_BUGDET": "1", "ARBITER_DRAIN": "soon"}) == Asking.of(Config())
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from harness.memory_store import MemoryLedger
 from harness.ports import free_port
 from harness.raw_http import Observed
 from sidecar.cli import application, ledger_reader, local_api
+from sidecar.cli.asking_options import Asking
 from sidecar.cli.ledger_reader import LedgerReader
 from sidecar.config.load import load
 from sidecar.core.types import US_PER_S, Entry, Unknown
@@ -74,7 +75,7 @@ class LedgerServer:
 
     async def follow(self, *steps: Callable[[], object]) -> list[str]:
         """The words of the events so far, and of those that come with each of these steps."""
-        reader = LedgerReader(load({"local_listen": self.address}, {}), 3600.0)
+        reader = LedgerReader(Asking.of(load({"local_listen": self.address}, {})), 3600.0)
 
         def read() -> Iterator[str]:
             yield from (event["what"] for event in reader.news())

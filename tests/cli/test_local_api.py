@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import socket
-import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -10,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.certificates import Authority
 from harness.ports import free_port
+from sidecar.cli.asking_options import Asking
 from sidecar.cli.local_api import NoSidecarError, Reply, ask
 from sidecar.config.load import load
-from sidecar.config.settings import Config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,8 +66,8 @@ def path(run_dir: Path) -> Iterator[Path]:
         yield run_dir / "app.sock"
 
 
-def _settings(**flags: object) -> Config:
-    return load({name: str(value) for name, value in flags.items()}, {})
+def _settings(**flags: object) -> Asking:
+    return Asking.of(load({name: str(value) for name, value in flags.items()}, {}))
 
 
 def test_it_is_asked_over_tcp(port: int) -> None:
@@ -105,45 +103,6 @@ def test_token_does_not_travel_where_it_is_not_needed_or_lost(port: int, path: P
     over_tcp = _settings(local_listen=f"127.0.0.1:{port}", token_file=token)
     Path(token).unlink()
     assert "brought" not in ask(over_tcp, "POST", "/x", 1).value
-
-
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Path]]:
-    authority = Authority(tmp_path_factory.mktemp("authority"), "ours")
-    return [authority.sign(name) for name in ("first", "second")]
-
-
-@pytest.fixture
-def tls_port(pairs: list[tuple[Path, Path]]) -> Iterator[int]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*pairs[0])
-    server = HTTPServer(("127.0.0.1", 0), _Handler)
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    for serving in _serving(server):
-        yield serving.server_port
-
-
-def _over_tls(port: int, pair: tuple[Path, Path], **flags: object) -> Config:
-    cert, key = pair
-    return _settings(local_listen=f"127.0.0.1:{port}", tls_cert=cert, tls_key=key, tls_listeners="local", **flags)
-
-
-def test_listener_with_our_certificate_is_asked_over_tls(
-    tls_port: int, pairs: list[tuple[Path, Path]], token: str
-) -> None:
-    reply = ask(_over_tls(tls_port, pairs[0], token_file=token), "POST", "/x", 1)
-    assert (reply.status, reply.value["brought"]) == (202, "Bearer sesame-0123456789")
-
-
-def test_listener_with_another_certificate_gets_no_request(tls_port: int, pairs: list[tuple[Path, Path]]) -> None:
-    with pytest.raises(NoSidecarError) as error:
-        ask(_over_tls(tls_port, pairs[1]), "POST", "/x", 1)
-    assert f"it shows another certificate than {pairs[1][0]} (ARBITER_TLS_CERT) has" in str(error.value)
-
-
-def test_listener_without_tls_gets_no_request_if_it_should_have_it(port: int, pairs: list[tuple[Path, Path]]) -> None:
-    with pytest.raises(NoSidecarError, match="no sidecar answers at"):
-        ask(_over_tls(port, pairs[0]), "POST", "/x", 1)
 
 
 def test_without_an_answer_both_places_are_named(run_dir: Path) -> None:

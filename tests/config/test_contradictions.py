@@ -170,13 +170,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> str:
     ("given", "problem"),
     [
         ("tls_listeners=public", ""),
-        ("tls_listeners=public,local", ""),
         ("tls_listeners=page", "TLS_LISTENERS: page needs ARBITER_PAGE_LISTEN, which is off"),
-        ("tls_listeners=agent", "TLS_LISTENERS: 'agent' is none of page, public, local"),
-        (
-            "tls_listeners=local local_listen=off socket=/s",
-            "TLS_LISTENERS: local needs ARBITER_LOCAL_LISTEN, which is off",
-        ),
+        ("tls_listeners=local", "TLS_LISTENERS: 'local' is none of page, public"),
         ("tls_listeners=,", "TLS_LISTENERS: names no listener: ARBITER_TLS_CERT would be of no use"),
         ("tls_listeners=public tls_client_ca=/nowhere/ca", "TLS_CLIENT_CA: /nowhere/ca cannot be read: no such file"),
         (f"tls_listeners=public tls_client_ca={__file__}", "TLS_CLIENT_CA: "),

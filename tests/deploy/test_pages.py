@@ -11,7 +11,7 @@ import hcl2
 import pytest
 
 from harness import receiver
-from sidecar.cli import remote
+from sidecar.cli.asking_options import VARIABLES
 from sidecar.config import addresses, webhook_template
 from sidecar.config.settings import Config, setting_names
 from sidecar.config.sources import variable
@@ -48,7 +48,7 @@ def test_links_paths_and_settings_of_the_page_exist(page: Path) -> None:
     assert [link for link in links if _is_broken(page, link)] == []
     paths = re.findall(r"`((?:sidecar|tests|deploy)/[\w./-]+)`", text)
     assert [path for path in paths if not (TOP / path).exists()] == []
-    names = {*map(variable, setting_names()), *OF_THE_HOOK, *remote.VARIABLES}
+    names = {*map(variable, setting_names()), *OF_THE_HOOK, *VARIABLES}
     assert set(re.findall(r"(?<!_)\bARBITER_[A-Z_]*[A-Z]\b(?!_?\*)", text)) <= names
 
 

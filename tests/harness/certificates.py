@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 from typing import TYPE_CHECKING
 
 from harness.binaries import require
+from sidecar.net.client_tls import KeyPair, first_pem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,3 +45,18 @@ class Authority:
 
 def _new_key(path: Path) -> tuple[str, ...]:
     return ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-keyout", str(path))
+
+
+def certificate(path: str) -> bytes:
+    """The first certificate of this file in DER."""
+    return ssl.PEM_cert_to_DER_cert(first_pem(path))
+
+
+def client_context(pair: KeyPair | None = None) -> ssl.SSLContext:
+    """A context for clients that accept any certificate, if the server has its key; ``pair``: what they show."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if pair is not None:
+        context.load_cert_chain(*pair)
+    return context

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from harness.certificates import client_context
 from harness.child import Child, python_env
 from harness.fork_server import FORK_SERVER, ForkedProcess
 from harness.ports import free_port
-from sidecar.net.client_tls import KeyPair, client_context
+from sidecar.net.client_tls import KeyPair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.certificates import Authority
+from harness.certificates import Authority, certificate, client_context
 from harness.own_address import own_address
 from harness.public_door import connect, place_of, public_door, up
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
 from sidecar.net.address_gate import AddressGate, parse_networks
-from sidecar.net.client_tls import KeyPair, certificate, client_context
+from sidecar.net.client_tls import KeyPair
 from sidecar.net.tls import ServerTls, client_ca_problem, problem
 from sidecar.server import public
 from sidecar.server.public_answer import PublicAnswer

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.certificates import Authority
+from harness.certificates import Authority, certificate, client_context
 from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get, post
 from harness.waiting import eventually
 from sidecar.net import web
-from sidecar.net.client_tls import KeyPair, certificate, client_context
+from sidecar.net.client_tls import KeyPair
 from sidecar.net.tls import ServerTls
 from sidecar.server import local_server
 

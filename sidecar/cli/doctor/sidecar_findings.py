@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from sidecar.cli import local_api
+from sidecar.cli.asking_options import Asking
 from sidecar.cli.doctor.findings import Finding, fail, ok, warn
 from sidecar.cli.terminal import cause
 from sidecar.config import addresses, files, redis_urls
@@ -29,9 +30,10 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where 
 
 def of_sidecar(config: Config) -> Iterator[Finding]:
     """Whether one answers here, with these settings, and what it knows of itself."""
+    asking = Asking.of(config)
     try:
-        fleet = local_api.ask(config, "GET", "/fleet").value
-        why = local_api.ask(config, "GET", "/why?format=json").value
+        fleet = local_api.ask(asking, "GET", "/fleet").value
+        why = local_api.ask(asking, "GET", "/why?format=json").value
     except local_api.NoSidecarError as error:
         yield warn(NO_SIDECAR, error.message)
         return
