@@ -149,7 +149,9 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         membership,
         ledger,
         history,
-        ErrorMinutes(errors_ever, budget, wall=time.time, rng=_rng(), on_failure=partial(observers.failed, "budget")),
+        ErrorMinutes(
+            errors_ever, budget.add_errors, wall=time.time, rng=_rng(), on_failure=partial(observers.failed, "budget")
+        ),
         actuator,
         ReportTap(time.time),
         app_port,
@@ -303,7 +305,7 @@ def show_listening(registry: CollectorRegistry, is_listening: Callable[[], bool]
 
 def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger:
     ledger = Ledger(
-        budget,
+        budget.note,
         config.identity.instance,
         wall=time.time,
         rng=_rng(),

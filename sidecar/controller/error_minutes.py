@@ -8,9 +8,9 @@ count without a clear answer is dropped, because the store may have it. Without 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from sidecar.core.types import Unknown
 
@@ -24,30 +24,24 @@ MOMENT_S: Final = 0.05
 """Delay after the end of a minute: a timer may ring a little early."""
 
 
-class MinuteStore(Protocol):
-    """What this needs of a budget."""
-
-    async def add_errors(self, minutes: Mapping[int, int]) -> int | Unknown:
-        """Add server errors to minutes (Unix time / 60) of the service."""
-
-
 class ErrorMinutes:
-    """Counts the growth of ``total``, a count that only grows, by minute. ``wall`` gives Unix seconds.
+    """Counts the growth of ``total``, a count that only grows, by minute.
 
-    ``on_failure`` gets unforeseen exceptions.
+    ``add`` adds errors to minutes (Unix time / 60) of the service. ``wall`` gives Unix seconds. ``on_failure`` gets
+    unforeseen exceptions.
     """
 
     def __init__(
         self,
         total: Callable[[], int],
-        store: MinuteStore,
+        add: Callable[[Mapping[int, int]], Awaitable[int | Unknown]],
         *,
         wall: Callable[[], float],
         rng: Random,
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._total = total
-        self._store = store
+        self._add = add
         self._wall = wall
         self._rng = rng
         self._on_failure = on_failure
@@ -90,7 +84,7 @@ class ErrorMinutes:
         if not minutes:
             return
         try:
-            await self._store.add_errors(minutes)
+            await self._add(minutes)
         except Exception as error:  # noqa: BLE001 - a picture must not end the sidecar
             self._on_failure(error)
 

@@ -12,7 +12,7 @@ import math
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -135,39 +135,35 @@ def _decode(content: bytes) -> Memory:
     fields: dict[str, Any] = json.loads(content)
     if fields["format"] != FORMAT:
         raise ValueError(f"format {fields['format']!r} is not {FORMAT}")
+    latch = None if fields["latch"] is None else Latch(**fields["latch"])
     memory = Memory(
         fields["app"],
         fields["app_start"],
         fields["incarnation"],
-        born=fields.get("born"),  # missing in a file of an older version
-        identity=RandomIdentity(*fields.get("identity", NO_IDENTITY)),
-        socket=fields.get("socket", ""),
+        latch,
+        fields.get("born"),  # missing in a file of an older version, like the next two
+        RandomIdentity(*fields.get("identity", NO_IDENTITY)),
+        fields.get("socket", ""),
     )
-    _take_texts(memory.app, memory.incarnation, memory.identity.holder, memory.socket)
-    _take_texts(*_known(memory.app_start))
-    _take_numbers(memory.identity.part, *_known(memory.born))
-    return replace(memory, latch=_latch(fields["latch"])) if fields["latch"] is not None else memory
+    texts = [memory.app, memory.incarnation, memory.identity.holder, memory.socket]
+    numbers = [memory.identity.part]
+    if memory.app_start is not None:
+        texts.append(memory.app_start)
+    if memory.born is not None:
+        numbers.append(memory.born)
+    if latch is not None:
+        texts += (latch.claim_id, latch.reason, latch.lease)
+        numbers += (latch.at, latch.spent_s)
+    _check_types(texts, numbers)
+    return memory
 
 
-def _latch(fields: dict[str, Any]) -> Latch:
-    latch = Latch(**fields)
-    _take_texts(latch.claim_id, latch.reason, latch.lease)
-    _take_numbers(latch.at, latch.spent_s)
-    return latch
-
-
-def _known(value: object) -> tuple[object, ...]:
-    return () if value is None else (value,)
-
-
-def _take_texts(*values: object) -> None:
-    for value in values:
+def _check_types(texts: list[Any], numbers: list[Any]) -> None:
+    """Raise ``TypeError`` for a value that a program of another kind has written."""
+    for value in texts:
         if not isinstance(value, str):
             raise TypeError(f"takes a text, not {value!r}")
-
-
-def _take_numbers(*values: object) -> None:
-    for value in values:
+    for value in numbers:
         if not isinstance(value, int | float) or not math.isfinite(value):
             raise TypeError(f"takes a number, not {value!r}")
 

@@ -12,9 +12,9 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from sidecar.controller.ledger_entries import EntryWriter
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
@@ -47,23 +47,16 @@ class LedgerRefusedError(Exception):
     """The store answers but takes no entries; the message has the error."""
 
 
-class LedgerStore(Protocol):
-    """What the ledger needs of a budget."""
-
-    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
-        """Write entries, each once; return how many were new."""
-
-
 class Ledger:
     """Keeps and sends entries about what the sidecar of ``instance`` sees.
 
-    ``wall`` gives Unix seconds, ``clock`` monotonic seconds; ``rng`` spreads repeated batches. ``on_failure`` receives
+    ``note`` writes entries to the store, each once, and returns how many were new. ``wall`` gives Unix seconds, ``clock`` monotonic seconds; ``rng`` spreads repeated batches. ``on_failure`` receives
     every exception; none reaches the caller, because a ledger entry must not stop a step.
     """
 
     def __init__(
         self,
-        budget: LedgerStore,
+        note: Callable[[Sequence[Entry]], Awaitable[int | Unknown]],
         instance: str,
         *,
         wall: Callable[[], float],
@@ -73,7 +66,7 @@ class Ledger:
         traits: Traits = NO_TRAITS,
     ) -> None:
         self.dropped = 0
-        self._budget = budget
+        self._note = note
         self._entries = EntryWriter(instance, traits)
         self._wall = wall
         self._clock = clock
@@ -165,7 +158,7 @@ class Ledger:
         if not self._batch:
             self._batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
         try:
-            answer = await self._budget.note(self._batch)
+            answer = await self._note(self._batch)
         except Exception as error:  # noqa: BLE001 - as in _keep
             self._on_failure(error)
             return False

@@ -43,7 +43,7 @@ from sidecar.core.life.events import (
     WouldCull,
 )
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import DETAIL_LIMIT, CauseTrial, Denied, Entry, Granted, Hold, State, Verdict
+from sidecar.core.types import DETAIL_LIMIT, CauseTrial, Denied, Entry, Hold, State, Unknown, Verdict
 
 ORDERED: Final = "ordered"
 NO_CULL: Final = "no_cull"
@@ -76,101 +76,25 @@ class EntryWriter:
         self._instance = instance
         self._traits = traits
         self._cause = ""
-        self._offset_s = 0.0
         self._restarts = _Restarts(instance)
-        self._writers: Mapping[type[Event], Callable[[Any, Record], Entry | None]] = {
-            Suspected: self._suspected,
-            TokenAnswered: self._answered,
-            WouldCull: self._would_cull,
-            Culled: self._culled,
-            Retired: self._retired,
-            Restarted: self._restarted,
-            Revived: self._revived,
-            Recovered: self._recovered,
-            NotHonoured: self._not_honoured,
-        }
-
-    # -- steps ------------------------------------------------------------------------------------------------
 
     def of_step(self, record: Record, at: float, now: float) -> list[Entry]:
         """The entries about one step of the container, in the order in which things happened."""
-        self._offset_s = at - now
         kind = record.container.cause or self._cause  # the step that ends a cause is about it, too
-        entries = [
-            entry._replace(at=at, kind=kind)
-            for event in record.events
-            if (write := self._writers.get(type(event))) and (entry := write(event, record))
-        ]
-        entries += self._restarts.of_step(record, at, now)
         self._cause = record.container.cause
-        return entries
+        entries = [
+            entry._replace(at=at, instance=self._instance, kind=kind)
+            for event in record.events
+            if (write := _OF_STEP.get(type(event))) and (entry := write(event))
+        ]
+        entries = [self._completed(entry, record, at - now) if entry.what == "culled" else entry for entry in entries]
+        return [*entries, *self._restarts.of_step(record, at, now)]
 
-    def _suspected(self, event: Suspected, record: Record) -> Entry | None:
-        if record.container.order is not None:
-            return None
-        return self._entry("suspect", reason=reasons.rule(event.verdict), detail=reasons.verdict(event.verdict))
-
-    def _answered(self, event: TokenAnswered, _record: Record) -> Entry | None:
-        answer, detail = event.answer, reasons.answer(event.answer)
-        author = event.order.author if event.order else ""
-        if event.is_late:
-            return None
-        if isinstance(answer, Granted):
-            return self._entry("granted", reason=reasons.reason_word(answer), author=author, detail=detail)
-        if not isinstance(answer, Denied) or (event.is_repeated and event.order is None):
-            return None
-        return self._entry("denied", reason=answer.reason, author=author, seconds=answer.retry_after_s, detail=detail)
-
-    def _would_cull(self, event: WouldCull, _record: Record) -> Entry:
-        return self._entry(
-            "would_cull", seconds=None, **_why(event.order, event.verdict, reasons.verdict(event.verdict))
-        )
-
-    def _culled(self, event: Culled, record: Record) -> Entry:
-        why = _why(event.order, event.verdict, event.why)
+    def _completed(self, culled: Entry, record: Record, offset_s: float) -> Entry:
+        """The entry of a cull with what its container may share with others, and its evidence below the reason."""
+        lines = [culled.detail, *(_lines(record.cull_evidence, offset_s) if record.cull_evidence else ())]
         version = record.container.app_version or self._traits.version
-        culled = self._entry("culled", seconds=event.suspect_s, node=self._traits.node, app_version=version, **why)
-        if record.cull_evidence is None:
-            return culled
-        return culled._replace(detail="\n".join((culled.detail, *self._lines(record.cull_evidence)))[:DETAIL_LIMIT])
-
-    def _lines(self, evidence: CullEvidence) -> Iterator[str]:
-        """The evidence of a cull, redacted: the samples, then the output of the hook."""
-        for sample in evidence.samples:
-            times = f"{_utc(sample.first + self._offset_s)} to {_utc(sample.last + self._offset_s)}"
-            message = redacted(sample.message, MESSAGE_LIMIT)
-            yield f"{sample.errors} x {sample.kind} ({sample.fingerprint}, {times}): {message}"
-        if evidence.capture:
-            yield evidence.capture
-
-    def _retired(self, event: Retired, _record: Record) -> Entry:
-        return self._entry("retired", detail=event.why)
-
-    def _restarted(self, event: Restarted, _record: Record) -> Entry | None:
-        if event.was in _WELL:
-            return None  # see _Restarts
-        when = "while it was suspect" if event.out_s is None else "after its cull"
-        return self._entry("restarted", seconds=event.out_s, detail=f"{_RESTARTED} {when}")
-
-    def _revived(self, event: Revived, _record: Record) -> Entry:
-        if event.order:
-            author, reason = event.order.author, event.order.reason
-            return self._entry("revived", author=author, seconds=event.out_s, reason=reason)
-        detail = "it was not replaced in time, and is back in service"
-        return self._entry("revived", reason="not_replaced", seconds=event.out_s, detail=detail)
-
-    def _recovered(self, event: Recovered, _record: Record) -> Entry:
-        if event.would_down_s is None:
-            return self._entry("recovered", seconds=event.suspect_s)
-        return self._entry("would_recover", seconds=event.would_down_s)
-
-    def _not_honoured(self, event: NotHonoured, _record: Record) -> Entry:
-        return self._entry("not_honoured", seconds=event.out_s, once=f"not_honoured {event.claim_id}")
-
-    def _entry(self, what: str, *, seconds: float | None = None, **about: str) -> Entry:
-        return Entry(what, 0.0, self._instance, seconds=seconds, **about)
-
-    # -- answers to beats --------------------------------------------------------------------------------
+        return culled._replace(detail="\n".join(lines)[:DETAIL_LIMIT], node=self._traits.node, app_version=version)
 
     def of_beat(self, record: BeatRecord, at: float) -> list[Entry]:
         """The entries about one answer to a beat.
@@ -184,6 +108,83 @@ class EntryWriter:
             and (not record.is_first or isinstance(event, _OF_OWN))
             and (entry := write(event, at, self._instance))
         ]
+
+
+# -- steps of the container ---------------------------------------------------------------------------------------
+
+
+def _suspected(event: Suspected) -> Entry | None:
+    if event.by_order:
+        return None
+    return Entry("suspect", reason=reasons.rule(event.verdict), detail=reasons.verdict(event.verdict))
+
+
+def _answered(event: TokenAnswered) -> Entry | None:
+    answer, author = event.answer, event.order.author if event.order else ""
+    if event.is_late or isinstance(answer, Unknown) or (event.is_repeated and not event.order):
+        return None
+    word, detail = reasons.reason_word(answer), reasons.answer(answer)
+    if isinstance(answer, Denied):
+        return Entry("denied", reason=word, author=author, seconds=answer.retry_after_s, detail=detail)
+    return Entry("granted", reason=word, author=author, detail=detail)
+
+
+def _culled(event: Culled) -> Entry:
+    return _because(Entry("culled", seconds=event.suspect_s, detail=event.why), event.order, event.verdict)
+
+
+def _would_cull(event: WouldCull) -> Entry:
+    return _because(Entry("would_cull", detail=reasons.verdict(event.verdict)), event.order, event.verdict)
+
+
+def _because(entry: Entry, order: CullOrder | None, verdict: Verdict | None) -> Entry:
+    """The entry with the reason of a cull: a person's order, or the detector that fired."""
+    if order is not None:
+        return entry._replace(reason=ORDERED, author=order.author, detail=order.reason)
+    return entry._replace(reason=reasons.rule(verdict))
+
+
+def _lines(evidence: CullEvidence, offset_s: float) -> Iterator[str]:
+    """The evidence of a cull, redacted: the samples, then the output of the hook."""
+    for sample in evidence.samples:
+        times = f"{_utc(sample.first + offset_s)} to {_utc(sample.last + offset_s)}"
+        message = redacted(sample.message, MESSAGE_LIMIT)
+        yield f"{sample.errors} x {sample.kind} ({sample.fingerprint}, {times}): {message}"
+    if evidence.capture:
+        yield evidence.capture
+
+
+def _restarted(event: Restarted) -> Entry | None:
+    if event.was in _WELL:
+        return None  # see _Restarts
+    when = "while it was suspect" if event.out_s is None else "after its cull"
+    return Entry("restarted", seconds=event.out_s, detail=f"{_RESTARTED} {when}")
+
+
+def _revived(event: Revived) -> Entry:
+    if event.order:
+        return Entry("revived", author=event.order.author, seconds=event.out_s, reason=event.order.reason)
+    detail = "it was not replaced in time, and is back in service"
+    return Entry("revived", reason="not_replaced", seconds=event.out_s, detail=detail)
+
+
+def _recovered(event: Recovered) -> Entry:
+    if event.would_down_s is None:
+        return Entry("recovered", seconds=event.suspect_s)
+    return Entry("would_recover", seconds=event.would_down_s)
+
+
+_OF_STEP: Final[Mapping[type[Event], Callable[[Any], Entry | None]]] = {
+    Suspected: _suspected,
+    TokenAnswered: _answered,
+    WouldCull: _would_cull,
+    Culled: _culled,
+    Retired: lambda event: Entry("retired", detail=event.why),
+    Restarted: _restarted,
+    Revived: _revived,
+    Recovered: _recovered,
+    NotHonoured: lambda event: Entry("not_honoured", seconds=event.out_s, once=f"not_honoured {event.claim_id}"),
+}
 
 
 class _Restarts:
@@ -219,11 +220,7 @@ class _Restarts:
         return f"{_RESTARTED}, without a cull ({times} in the last {reasons.span(ceil(now - self._first_at))})"
 
 
-def _why(order: CullOrder | None, verdict: Verdict | None, detail: str) -> dict[str, str]:
-    """Why a container was culled: a person's order, or the detector that fired."""
-    if order is not None:
-        return {"reason": ORDERED, "author": order.author, "detail": order.reason}
-    return {"reason": reasons.rule(verdict), "detail": detail}
+# -- answers to beats ---------------------------------------------------------------------------------------------
 
 
 def _store_away(event: StoreAway, at: float, instance: str) -> Entry | None:

@@ -29,7 +29,7 @@ class Rig:
         self.failures: list[Exception] = []
         self.answer: int | Unknown | Exception = 1
         self.sharing = ErrorMinutes(
-            lambda: self.total, self, wall=lambda: self.now, rng=Random(1), on_failure=self.failures.append
+            lambda: self.total, self.add_errors, wall=lambda: self.now, rng=Random(1), on_failure=self.failures.append
         )
 
     async def add_errors(self, minutes: Mapping[int, int]) -> int | Unknown:
@@ -87,7 +87,7 @@ def test_errors_stand_in_the_minute_in_which_they_were_counted_whenever_they_are
             return EPOCH_S + loop.time() - begun
 
         store = MemoryStore(lambda: round((wall() + store_ahead_s) * 1_000_000))
-        sharing = ErrorMinutes(lambda: total, store, wall=wall, rng=rng, on_failure=failures.append)
+        sharing = ErrorMinutes(lambda: total, store.add_errors, wall=wall, rng=rng, on_failure=failures.append)
         task = loop.create_task(sharing.run())
         expected: dict[int, int] = {}
         for number in range(300):

@@ -26,7 +26,6 @@ from sidecar.controller.ledger import (
     PACE_S,
     SETTLED_S,
     Ledger,
-    LedgerStore,
 )
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
 from sidecar.core.fleet.fleet_settings import FleetSettings
@@ -66,7 +65,7 @@ class ManualStore:
 class RecordedBudget:
     """A budget, and what it answered."""
 
-    def __init__(self, budget: LedgerStore) -> None:
+    def __init__(self, budget: FleetBudget) -> None:
         self.answers: list[int | Unknown] = []
         self._budget = budget
 
@@ -78,9 +77,9 @@ class RecordedBudget:
 class LedgerRig:
     """A ledger, its store, and its failures."""
 
-    def __init__(self, notes: LedgerStore) -> None:
+    def __init__(self, notes: ManualStore | RecordedBudget) -> None:
         self.failures: list[Exception] = []
-        self.ledger = Ledger(notes, "a", wall=lambda: WALL_S, rng=Random(0), on_failure=self.failures.append)
+        self.ledger = Ledger(notes.note, "a", wall=lambda: WALL_S, rng=Random(0), on_failure=self.failures.append)
         self.running: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
@@ -301,9 +300,6 @@ async def test_writer_that_fails_is_reported_and_stops_no_step() -> None:
     ledger_rig.ledger.notice(None)  # type: ignore[arg-type]  # what no step is
     assert [type(failure) for failure in ledger_rig.failures] == [AttributeError]
     assert ledger_rig.ledger.waiting == 0
-
-
-# -- from the controller to the report --------------------------------------------------------------------------
 
 
 # -- a real Redis -----------------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def order(container: Container, trigger: CullOrdered, now: float, _policy: Polic
     events: tuple[Event, ...] = (OrderTaken(trigger),)
     container = replace(container, order=CullOrder(trigger.author, trigger.reason, container.state, container.due))
     if container.state is not State.SUSPECT:
-        suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=container.verdict)
+        suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=container.verdict, by_order=True)
         container, events = enter(container, State.SUSPECT, now), (*events, suspected)
     container = replace(container, cause=MANUAL)
     after, effects, more = Step(container) if container.asking else _claim(container, now)

@@ -37,6 +37,7 @@ class Suspected(Moved):
     """The app is judged to be sick, or a person ordered a cull."""
 
     verdict: Verdict | None
+    by_order: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,7 @@ STORIES: list[tuple[str, Container, list[tuple[float, Trigger]], Policy, list[Ev
     ("would recover", WOULD, [(9, FINE)], SHADOW, [
         Recovered(was=SUSPECT, state=State.UP, suspect_s=9.0, would_down_s=5.0)]),
     ("ordered", UP, [(6, ORDERED)], POLICY, [
-        OrderTaken(ORDERED), Suspected(was=State.UP, state=SUSPECT, verdict=FINE.verdict)]),
+        OrderTaken(ORDERED), Suspected(was=State.UP, state=SUSPECT, verdict=FINE.verdict, by_order=True)]),
     ("ordered twice", step(UP, ORDERED, 6.0, POLICY).container, [(7, ORDERED)], POLICY, [OrderIgnored(ORDERED)]),
     ("nothing to cull or revive", begun(), [(7, REVIVED)], POLICY, [OrderIgnored(REVIVED)]),
     ("not honoured", DOWN_CULLED, [(HONOUR_S - 51, SICK), (HONOUR_S - 50, SICK), (HONOUR_S, SICK)], POLICY, [
