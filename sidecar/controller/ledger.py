@@ -50,8 +50,9 @@ class LedgerRefusedError(Exception):
 class Ledger:
     """Keeps and sends entries about what the sidecar of ``instance`` sees.
 
-    ``note`` writes entries to the store, each once, and returns how many were new. ``wall`` gives Unix seconds, ``clock`` monotonic seconds; ``rng`` spreads repeated batches. ``on_failure`` receives
-    every exception; none reaches the caller, because a ledger entry must not stop a step.
+    ``note`` writes entries to the store, each once, and returns how many were new. ``wall`` gives Unix seconds,
+    ``clock`` monotonic seconds; ``rng`` spreads repeated batches. ``on_failure`` receives every exception; none reaches
+    the caller, because a ledger entry must not stop a step.
     """
 
     def __init__(
