@@ -195,7 +195,7 @@ def _membership(
 ) -> Membership:
     return Membership(
         budget.beat,
-        policy=policy(config),
+        error_limit=config.judging.error_limit,
         interval_s=config.budget.beat_interval,
         clock=time.monotonic,
         rng=_rng(),

@@ -196,7 +196,7 @@ class Controller:
         return inf if due is None else max(due, self._not_before)
 
     def _is_drained(self) -> bool:
-        return self._has_news and is_drained(self.container, self.assessment.measurements.idle_at, self._policy)
+        return self._has_news and is_drained(self.container, self.assessment.measurements.idle_at)
 
     def _guarded(self, work: Callable[..., None], *arguments: object) -> bool:
         try:

@@ -25,9 +25,10 @@ from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
 from sidecar.core.fleet.members import About
 from sidecar.core.life.container import Container
+from sidecar.core.life.detectors import RATIO_MIN_REQUESTS
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
-from sidecar.core.types import Beat, Evidence, Fleet, Policy, Presence, Unknown
+from sidecar.core.types import Beat, Evidence, Fleet, Presence, Unknown
 
 FIRST_AFTER_S: Final = 0.25
 """The import of the Redis client takes 50 ms of CPU time; the first polls come before it. A suspect does not wait."""
@@ -91,7 +92,7 @@ class Membership:
         self,
         send: Callable[[Beat], Awaitable[Fleet | Unknown]],
         *,
-        policy: Policy,
+        error_limit: int,
         interval_s: float,
         clock: Callable[[], float],
         rng: Random,
@@ -102,7 +103,7 @@ class Membership:
         has_lost_connection: Callable[[], bool] | None = None,
     ) -> None:
         self._send = send
-        self._policy = policy
+        self._error_limit = error_limit
         self._interval_s = interval_s
         self._clock = clock
         self._rng = rng
@@ -156,7 +157,7 @@ class Membership:
 
     def _has_moved(self, errors: int) -> bool:
         """Whether these errors in the window are many more, or many fewer, than in the last beat."""
-        limit, last = self._policy.error_limit, self._last
+        limit, last = self._error_limit, self._last
         return last is not None and limit > 0 and abs(errors - last.errors) >= max(limit, MOVED * last.errors)
 
     async def run(self) -> None:
@@ -257,15 +258,15 @@ class Membership:
             lease=lease,
             about=self._new_description(seen),
             errors=seen.evidence.errors,
-            ratio=_ratio(seen.evidence, self._policy),
+            ratio=_ratio(seen.evidence),
             refused=_is_refused(container),
             identity=container.identity.holder,
         )
 
 
-def _ratio(evidence: Evidence, policy: Policy) -> int | None:
+def _ratio(evidence: Evidence) -> int | None:
     """Failed requests per million; None if there were too few requests."""
-    if evidence.requests < max(1, policy.ratio_min_requests):
+    if evidence.requests < RATIO_MIN_REQUESTS:
         return None
     return round(MILLION * evidence.failed / evidence.requests)
 

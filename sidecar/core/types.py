@@ -461,14 +461,12 @@ class Policy:
     """The numbers by which the core judges and acts; a limit of 0 is no limit. The settings table explains them.
 
     ``outlier``: errors also have to be more than chance explains. ``soft_drain``: the weight of a suspect is lowered.
-    ``drain_min_s``: how soon a drain may end early; HAProxy asks every 2 s, and needs to connect.
     ``retire_slots``: as ``LeaseRequest.slots``.
     """
 
     error_limit: int = 5
     kind_limits: tuple[tuple[str, int], ...] = ()
     error_ratio: float = 0.5
-    ratio_min_requests: int = 20
     consecutive_limit: int = 0
     heartbeat_timeout_s: float = 0.0
     scrape_down_after: int = 0
@@ -478,9 +476,7 @@ class Policy:
     settle_s: float = 3.0
     soft_drain: bool = True
     drain_s: float = 10.0
-    drain_min_s: float = 3.0
     lifetime_s: float = 0.0
-    lifetime_jitter: float = 0.1
     lifetime_max_s: float = 0.0
     busy_load: float = 0.0
     retire_slots: str = "1"

@@ -60,7 +60,7 @@ async def beating(policy: Policy = POLICY, window_s: int = 600) -> AsyncIterator
     loop = asyncio.get_running_loop()
     membership = Membership(
         store.beat,
-        policy=policy,
+        error_limit=policy.error_limit,
         interval_s=INTERVAL_S,
         clock=loop.time,
         rng=Random(0),

@@ -29,7 +29,7 @@ from sidecar.core.types import (
 
 GRANTED = Granted(1, 1)
 DENIED = Denied("slots", 1, 1, 10.0)
-AGING = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0, retire_slots="100p", retire_timeout_s=60.0)
+AGING = replace(POLICY, lifetime_s=100.0, retire_slots="100p", retire_timeout_s=60.0)
 PATIENT = replace(AGING, lifetime_max_s=200.0, busy_load=0.5)
 HOLDER = "lease-of-a"
 ORDERED = CullOrdered("ann", "it leaks")

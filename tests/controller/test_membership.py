@@ -29,7 +29,7 @@ from sidecar.core.fleet.members import About
 from sidecar.core.life.container import Container, start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
-from sidecar.core.types import Beat, Evidence, Fleet, Latch, Policy, Presence, State, Unknown
+from sidecar.core.types import Beat, Evidence, Fleet, Latch, Presence, State, Unknown
 
 INTERVAL_S = 10.0
 FLEET = Fleet(3)
@@ -64,7 +64,7 @@ class Always(Middle):
 class Scene:
     """A membership with a container, a budget that answers as the test says, and the observers of the answers."""
 
-    def __init__(self, rng: object = None, interval_s: float = INTERVAL_S, policy: Policy = POLICY) -> None:
+    def __init__(self, rng: object = None, interval_s: float = INTERVAL_S) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.loop = loop
@@ -83,7 +83,7 @@ class Scene:
         self.open.set()
         self.membership = Membership(
             self.beat,
-            policy=policy,
+            error_limit=POLICY.error_limit,
             interval_s=interval_s,
             clock=loop.time,
             rng=rng or Middle(),  # type: ignore[arg-type]  # of chance it needs the one method
@@ -154,8 +154,8 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def beating(rng: object = None, interval_s: float = INTERVAL_S, policy: Policy = POLICY) -> AsyncIterator[Scene]:
-    scene = Scene(rng, interval_s, policy)
+async def beating(rng: object = None, interval_s: float = INTERVAL_S) -> AsyncIterator[Scene]:
+    scene = Scene(rng, interval_s)
     running = asyncio.create_task(scene.membership.run())
     await settle()
     try:

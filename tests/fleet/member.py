@@ -85,7 +85,7 @@ class Member:
         inbox = Inbox()
         self._membership = Membership(
             budget.beat,
-            policy=rules.policy,
+            error_limit=rules.policy.error_limit,
             interval_s=rules.settings.beat_us / US_PER_S,
             clock=self.clock,
             rng=self._rng,

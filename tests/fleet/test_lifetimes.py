@@ -16,9 +16,9 @@ from fleet.scenarios import HOUR_S, play, restarting
 from fleet.world import RESTARTING
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.rotation import RotationPlan
+from sidecar.core.life.delays import LIFETIME_JITTER as JITTER
 from sidecar.core.types import State
 
-JITTER = OURS.policy.lifetime_jitter
 ON_THE_WAY_S = 0.02
 FEW = 12
 SIZE = 40

@@ -363,7 +363,7 @@ def test_what_happens_to_the_fleet_is_a_line(
 
 # -- planned ends, and orders of a person ---------------------------------------------------------------------
 
-AGING = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0, retire_timeout_s=60.0)
+AGING = replace(POLICY, lifetime_s=100.0, retire_timeout_s=60.0)
 SLOTS = Denied("slots", 1, 1, 10.0)
 
 

@@ -311,7 +311,7 @@ async def test_flood_of_kinds_does_not_grow_the_page() -> None:
 
 # -- planned ends ---------------------------------------------------------------------------------------------
 
-AGING = replace(POLICY, lifetime_s=100.0, lifetime_jitter=0.0, retire_timeout_s=60.0)
+AGING = replace(POLICY, lifetime_s=100.0, retire_timeout_s=60.0)
 NEVER = Counter({"granted": 0, "denied": 0, "unknown": 0, "not_honoured": 0, "would": 0})
 
 

@@ -12,6 +12,9 @@ from sidecar.core.values import replace
 
 UNNAMED: Final = "-"
 
+DRAIN_MIN_S: Final = 3.0
+"""A drain may end early from then on: HAProxy asks every 2 s, and needs to connect."""
+
 
 class CullOrder(NamedTuple):
     """A person's order to cull. If it is refused, the container returns to the state ``back`` with its ``due``."""
@@ -192,11 +195,11 @@ def not_needed(answer: Answer, holder: str, in_use: str) -> tuple[GiveBack, ...]
     return () if isinstance(answer, Denied) or holder == in_use else (GiveBack(holder),)
 
 
-def is_drained(container: Container, idle_at: float | None, policy: Policy) -> bool:
+def is_drained(container: Container, idle_at: float | None) -> bool:
     """Whether a drain may end early: the app was idle after every balancer had noticed the drain.
 
     An app that is idle earlier may be between two requests.
     """
     if container.state is not State.DRAINING or idle_at is None:
         return False
-    return idle_at >= container.since + policy.drain_min_s
+    return idle_at >= container.since + DRAIN_MIN_S

@@ -234,10 +234,10 @@ def _cull(container: Container, trigger: ClaimAnswered, now: float, policy: Poli
     return Step(after, (SaveMemory(),), (culled,))
 
 
-def drain(container: Container, trigger: Judged, now: float, policy: Policy) -> Step:
+def drain(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
     """Go down when the drain is over, or as soon as the app is idle."""
     container = replace(container, verdict=trigger.verdict)
-    if container.due is not None and now < container.due and not is_drained(container, trigger.idle_at, policy):
+    if container.due is not None and now < container.due and not is_drained(container, trigger.idle_at):
         return Step(container)
     down = WentDown(was=container.state, state=State.DOWN, why=f"it drained for {now - container.since:.0f} s")
     return Step(enter(container, State.DOWN, now, due=container.lease_ends), events=(down,))

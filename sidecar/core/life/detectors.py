@@ -31,6 +31,9 @@ from sidecar.core.types import Evidence, Judgement, Policy, Reason, Verdict
 RECENT_S: Final = 10.0
 """An error is recent for so long, or for one check interval if that is longer."""
 
+RATIO_MIN_REQUESTS: Final = 20
+"""Least number of requests in the window of which a ratio is judged."""
+
 STANDING: Final = frozenset({"fatal", "consecutive", "heartbeat", "scrape"})
 """The rules whose condition still stands, however old the last error is."""
 
@@ -75,7 +78,7 @@ def fatal(evidence: Evidence, _policy: Policy, _baseline: Baseline) -> Reason | 
 
 def failing_ratio(evidence: Evidence, policy: Policy, _baseline: Baseline) -> Reason | None:
     """Fire when too large a part of the requests failed, if there were enough of them."""
-    if not policy.error_ratio or evidence.requests < max(1, policy.ratio_min_requests):
+    if not policy.error_ratio or evidence.requests < RATIO_MIN_REQUESTS:
         return None
     ratio = evidence.failed / (evidence.requests + evidence.kept_ok)
     if ratio < policy.error_ratio:

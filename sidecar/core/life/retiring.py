@@ -12,7 +12,7 @@ from typing import Final
 from sidecar.core.explain import reasons
 from sidecar.core.life import culling
 from sidecar.core.life.container import Container, enter, not_needed, out_of_balance, unused
-from sidecar.core.life.delays import honour_s
+from sidecar.core.life.delays import LIFETIME_JITTER, honour_s
 from sidecar.core.life.events import Moved, NotHonoured, Retired, RetirementAnswered, Revived, Step, WouldRetire
 from sidecar.core.life.triggers import (
     ClearWindow,
@@ -38,7 +38,7 @@ def due_at(container: Container, policy: Policy) -> float | None:
     """When the retirement is due, unless the app is busy then; None: never."""
     if policy.lifetime_s <= 0:
         return None
-    return max(container.born + policy.lifetime_s * _factor(container.identity.part, policy), container.respite_until)
+    return max(container.born + policy.lifetime_s * _factor(container.identity.part), container.respite_until)
 
 
 def is_due(container: Container, load: Load | None, now: float, policy: Policy) -> bool:
@@ -46,7 +46,7 @@ def is_due(container: Container, load: Load | None, now: float, policy: Policy) 
     due = due_at(container, policy)
     if due is None or now < due:
         return False
-    waits_until = container.born + policy.lifetime_max_s * _factor(container.identity.part, policy)
+    waits_until = container.born + policy.lifetime_max_s * _factor(container.identity.part)
     return now >= waits_until or not is_busy(load, policy)
 
 
@@ -55,8 +55,8 @@ def is_busy(load: Load | None, policy: Policy) -> bool:
     return load is not None and load.age_s <= LOAD_KEPT_S and load.value > policy.busy_load
 
 
-def _factor(part: float, policy: Policy) -> float:
-    return 1 + policy.lifetime_jitter * (2 * part - 1)
+def _factor(part: float) -> float:
+    return 1 + LIFETIME_JITTER * (2 * part - 1)
 
 
 def judge_alive(container: Container, trigger: Judged, now: float, policy: Policy) -> Step:

@@ -31,7 +31,7 @@ def requests(failed: int, of: int, kept_ok: int = 0) -> Evidence:
     return Evidence(60, requests=of, failed=failed, kept_ok=kept_ok)
 
 
-RATIO = replace(OFF, error_ratio=0.5, ratio_min_requests=20)
+RATIO = replace(OFF, error_ratio=0.5)
 SILENT = replace(OFF, heartbeat_timeout_s=15.0)
 LIMITED = replace(OFF, kind_limits=(("redis", 3), ("mysql", 5)))
 
@@ -62,7 +62,6 @@ Told = tuple[str, float, float] | None
         pytest.param(requests(20, of=20, kept_ok=21), RATIO, None, id="ratio: what went well before weighs"),
         pytest.param(requests(19, of=19, kept_ok=1), RATIO, None, id="ratio: but is no request of the window"),
         pytest.param(requests(99, of=99), OFF, None, id="ratio: off"),
-        pytest.param(requests(0, of=0), replace(RATIO, ratio_min_requests=0), None, id="ratio: of nothing"),
         pytest.param(requests(0, of=99), replace(RATIO, error_ratio=0.001), None, id="ratio: none failed"),
         pytest.param(Evidence(60, consecutive=99), OFF, None, id="consecutive: off"),
         pytest.param(Evidence(60, consecutive=2), replace(OFF, consecutive_limit=3), None, id="consecutive: below"),
@@ -290,7 +289,7 @@ evidences = st.builds(
     errors=whole,
     kinds=st.dictionaries(st.sampled_from(["redis", "mysql"]), whole),
     fatal=whole,
-    requests=st.integers(30, 60),
+    requests=st.integers(15, 60),
     failed=whole,
     consecutive=whole,
     kept_ok=whole,
@@ -302,7 +301,6 @@ policies = st.builds(
     error_limit=whole,
     kind_limits=st.dictionaries(st.sampled_from(["redis", "mysql"]), whole).map(lambda limits: tuple(limits.items())),
     error_ratio=st.floats(0, 1),
-    ratio_min_requests=st.integers(0, 70),
     consecutive_limit=whole,
     heartbeat_timeout_s=st.floats(0, 50),
     scrape_down_after=whole,

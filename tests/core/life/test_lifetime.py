@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.life.container import Container
+from sidecar.core.life.delays import LIFETIME_JITTER
 from sidecar.core.life.retiring import due_at, is_due
 from sidecar.core.types import Load, Policy, RandomIdentity, State
 
-HOURS = Policy(lifetime_s=21_600.0, lifetime_jitter=0.1)
-EXACT = replace(HOURS, lifetime_jitter=0.0)
-PATIENT = replace(EXACT, lifetime_max_s=36_000.0, busy_load=0.5)
+HOURS = Policy(lifetime_s=21_600.0)
+PATIENT = replace(HOURS, lifetime_max_s=36_000.0, busy_load=0.5)
 BUSY, IDLE = Load(0.8, 5.0), Load(0.5, 5.0)
 
 
@@ -32,19 +32,15 @@ MIDDLE = lifespan(1_000.0)
     ("policy", "life", "due"),
     [
         (Policy(), MIDDLE, None),
-        (EXACT, MIDDLE, 22_600.0),
-        (EXACT, lifespan(1_000.0, 0.0), 22_600.0),
         (HOURS, lifespan(1_000.0, 0.0), 20_440.0),
         (HOURS, lifespan(1_000.0, 0.5), 22_600.0),
         (HOURS, lifespan(1_000.0, 1.0), 24_760.0),
         (HOURS, lifespan(1_000.0, 0.5, 30_000.0), 30_000.0),
         (HOURS, lifespan(1_000.0, 0.5, 2_000.0), 22_600.0),
-        (EXACT, lifespan(-50_000.0), -28_400.0),
+        (HOURS, lifespan(-50_000.0), -28_400.0),
     ],
     ids=[
         "never without a lifetime",
-        "at its lifetime",
-        "without jitter chance has no part",
         "the earliest",
         "the middle",
         "the latest",
@@ -60,9 +56,9 @@ def test_life_is_due_at_its_own_age(policy: Policy, life: Container, due: float 
 @pytest.mark.parametrize(
     ("policy", "now", "load", "expected"),
     [
-        (EXACT, 22_599.9, None, False),
-        (EXACT, 22_600.0, None, True),
-        (EXACT, 22_600.0, BUSY, True),
+        (HOURS, 22_599.9, None, False),
+        (HOURS, 22_600.0, None, True),
+        (HOURS, 22_600.0, BUSY, True),
         (PATIENT, 22_600.0, None, True),
         (PATIENT, 22_600.0, IDLE, True),
         (PATIENT, 22_600.0, BUSY, False),
@@ -92,11 +88,10 @@ def test_busy_waits_and_idle_goes(policy: Policy, now: float, load: Load | None,
     assert is_due(MIDDLE, load, now, policy) is expected
 
 
-@given(part=st.floats(0, 1), jitter=st.floats(0, 0.5), age=st.floats(0, 1e6), load=st.sampled_from([None, BUSY, IDLE]))
-def test_no_life_ends_outside_its_jitter(part: float, jitter: float, age: float, load: Load | None) -> None:
-    policy = replace(PATIENT, lifetime_jitter=jitter)
-    due = is_due(lifespan(0.0, part), load, age, policy)
-    if age < policy.lifetime_s * (1 - jitter) - 1e-6:
+@given(part=st.floats(0, 1), age=st.floats(0, 1e6), load=st.sampled_from([None, BUSY, IDLE]))
+def test_no_life_ends_outside_its_jitter(part: float, age: float, load: Load | None) -> None:
+    due = is_due(lifespan(0.0, part), load, age, PATIENT)
+    if age < PATIENT.lifetime_s * (1 - LIFETIME_JITTER) - 1e-6:
         assert not due
-    if age > policy.lifetime_max_s * (1 + jitter) + 1e-6:
+    if age > PATIENT.lifetime_max_s * (1 + LIFETIME_JITTER) + 1e-6:
         assert due

@@ -204,11 +204,12 @@ def test_kinds_with_a_limit_are_told_apart_whatever_comes_before_them() -> None:
 KINDS = ["redis", "mysql", "cache", "unknown"]
 WINDOW_S = 10
 few = st.integers(0, 4)
+requests = st.sampled_from([0, 1, 4, 9, 10, 20])
 reports = st.one_of(
     st.builds(ErrorReport, few, st.sampled_from(ErrorLevel), st.sampled_from(KINDS), fatal=st.booleans()),
-    st.builds(Results, few, few),
+    st.builds(Results, requests, requests),
     st.builds(Heartbeat),
-    st.builds(Sample, st.dictionaries(st.sampled_from(KINDS), few), few),
+    st.builds(Sample, st.dictionaries(st.sampled_from(KINDS), few), requests),
     st.builds(Missed, st.just("timeout")),
 )
 pauses = st.sampled_from([0.0, 0.25, 1.0, 5.0, WINDOW_S - 1, WINDOW_S, 3 * WINDOW_S])
@@ -220,18 +221,16 @@ policies = st.builds(
     error_limit=st.sampled_from([0, 1, 5]),
     kind_limits=st.sampled_from([(), (("redis", 3), ("mysql", 2))]),
     error_ratio=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
-    ratio_min_requests=st.sampled_from([1, 4, 10]),
     consecutive_limit=st.sampled_from([0, 1, 4]),
 )
 strict_policies = st.builds(
     replace, policies, heartbeat_timeout_s=st.sampled_from([0.0, 5.0]), scrape_down_after=st.sampled_from([0, 2])
 )
 
-OLD_SUCCESSES = [(0.0, Results(4, 0)), (5.0, Results(0, 2))]
-RATIO_ALONE = Policy(error_limit=0, error_ratio=0.5, ratio_min_requests=1)
-KEPT_SUCCESSES = [(0.0, Results(2, 0)), (5.0, Results(0, 2))]
-STALE_FAILURES = [(0.0, Results(0, 3)), (5.0, Results(0, 1))]
-RATIO_OF_FOUR = replace(RATIO_ALONE, ratio_min_requests=4)
+OLD_SUCCESSES = [(0.0, Results(40, 0)), (5.0, Results(0, 20))]
+RATIO_ALONE = Policy(error_limit=0, error_ratio=0.5)
+KEPT_SUCCESSES = [(0.0, Results(10, 0)), (5.0, Results(0, 10))]
+STALE_FAILURES = [(0.0, Results(0, 15)), (5.0, Results(0, 5))]
 
 
 def is_excessive(measurements: Measurements, now: float, policy: Policy) -> bool:
@@ -266,8 +265,8 @@ errors = st.sampled_from(
 
 @settings(max_examples=100, deadline=None)
 @given(story=stories, policy=strict_policies, error=errors, data=st.data(), wait=pauses)
-@example(story=KEPT_SUCCESSES, policy=RATIO_OF_FOUR, error=Results(0, 1), data=None, wait=6.0)
-@example(story=STALE_FAILURES, policy=RATIO_OF_FOUR, error=Results(0, 1), data=None, wait=6.0)
+@example(story=KEPT_SUCCESSES, policy=RATIO_ALONE, error=Results(0, 1), data=None, wait=6.0)
+@example(story=STALE_FAILURES, policy=RATIO_ALONE, error=Results(0, 1), data=None, wait=6.0)
 def test_one_more_error_never_makes_the_verdict_better(
     story: list[Told], policy: Policy, error: Report, data: st.DataObject | None, wait: float
 ) -> None:
