@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sidecar.config import access_rules, addresses, kinds, redis_urls, shares, webhook_template
+from sidecar.config import access_rules, addresses, redis_urls, webhook_template
 from sidecar.config.rollout import ENFORCE
 from sidecar.core.life.delays import JITTER, LIFETIME_JITTER
 from sidecar.runlock.durations import write
@@ -22,16 +22,13 @@ if TYPE_CHECKING:
 _HOUR_S = 3600
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _FIXED_LIMIT_S = 1800
-_APP_LIMIT = 255 - len("health-arbiter-.json")
 
 
 def contradictions(config: Config) -> list[str]:
     """Return a line for every contradiction, beginning with the variable's name. ``config`` has the service's mode."""
     rules = (
         _mode,
-        _state_file,
         _watching,
-        _kinds,
         _lifetime,
         _scrape,
         _budget,
@@ -56,14 +53,6 @@ def _mode(c: Config) -> Iterator[str]:
         )
 
 
-def _state_file(c: Config) -> Iterator[str]:
-    if c.state_directory and len(c.identity.app) > _APP_LIMIT:
-        yield (
-            f"ARBITER_INSTANCE: with ARBITER_SERVICE it has more than {_APP_LIMIT - 1} characters: "
-            "no file system takes the name of the state file, and a cull would not survive the sidecar"
-        )
-
-
 def _watching(c: Config) -> Iterator[str]:
     window_s, interval_s, heartbeat_s = c.judging.error_window, c.judging.check_interval, c.judging.heartbeat_timeout
     if interval_s > window_s:
@@ -81,15 +70,6 @@ def _watching(c: Config) -> Iterator[str]:
             f"ARBITER_HEARTBEAT_TIMEOUT: {write(heartbeat_s)} is shorter than "
             f"ARBITER_CHECK_INTERVAL={write(interval_s)}: a silence would be over before the next check"
         )
-
-
-def _kinds(c: Config) -> Iterator[str]:
-    for kind, limit in kinds.limits(c.judging.kind_limits):
-        if limit > c.judging.error_limit:
-            yield (
-                f"ARBITER_KIND_LIMITS: {kind}:{limit} is above ARBITER_ERROR_LIMIT={c.judging.error_limit}, "
-                "which counts every kind: it would never be reached first"
-            )
 
 
 def _lifetime(c: Config) -> Iterator[str]:
@@ -133,12 +113,10 @@ def _budget(c: Config) -> Iterator[str]:
             f"ARBITER_BUDGET_WINDOW: {window} is not longer than ARBITER_SETTLE={write(c.culling.settle)} and "
             f"ARBITER_DRAIN={write(c.culling.drain)} together: a token would be back before the container left"
         )
-    amount, is_part = shares.parse(c.budget.budget)
-    named = f"ARBITER_BUDGET: {c.budget.budget}"
-    if not is_part and amount > c.budget.budget_window:
-        yield f"{named} is more than ARBITER_BUDGET_WINDOW={window} can hold at one token a second"
-    if is_part and not c.redis.redis_url:
-        yield f"{named} of the fleet needs ARBITER_REDIS_URL: a budget in memory knows no fleet"
+    if c.budget.budget.endswith("%") and not c.redis.redis_url:
+        yield (
+            f"ARBITER_BUDGET: {c.budget.budget} of the fleet needs ARBITER_REDIS_URL: a budget in memory knows no fleet"
+        )
     if c.budget.budget_strategy == "fixed" and not _fits_the_hour(c.budget.budget_window):
         yield (
             f"ARBITER_BUDGET_WINDOW: {window} must be whole seconds that divide an hour, and at most 30m, for "
@@ -152,15 +130,10 @@ def _fits_the_hour(window_s: float) -> bool:
 
 def _fleet(c: Config) -> Iterator[str]:
     rules = c.budget
-    if shares.parse(rules.min_healthy) == (1000, True):
+    if rules.min_healthy == "100%":
         yield "ARBITER_MIN_HEALTHY: at 100% no container could ever be culled"
     if rules.refund == "on" and rules.budget_strategy != "log":
         yield f"ARBITER_REFUND: on needs ARBITER_BUDGET_STRATEGY=log, not {rules.budget_strategy}"
-    if rules.spacing >= rules.budget_window:
-        yield (
-            f"ARBITER_SPACING: {write(rules.spacing)} is not shorter than "
-            f"ARBITER_BUDGET_WINDOW={write(rules.budget_window)}: one token is all there would ever be"
-        )
 
 
 def _redis(c: Config) -> Iterator[str]:

@@ -52,14 +52,14 @@ class IdentityConfig(NamedTuple):
     """Which container this is. ``mode`` is the mode of this container, after ``enforce_percent``."""
 
     service: Annotated[
-        Name, Field(max_length=128), "Name of the service that shares one budget; under Nomad, job and group."
+        Name, Field(max_length=110), "Name of the service that shares one budget; under Nomad, job and group."
     ] = "app"
     namespace: Annotated[
         Name, Field(max_length=128), "Namespace of the service's name; under Nomad, its namespace."
     ] = "default"
     instance: Annotated[
         Name,
-        Field(max_length=128),
+        Field(max_length=110),  # with the service in the name of the state file, of which a file system takes 255 bytes
         "Name of this container, unique within the service; under Nomad by default the allocation's id.",
     ] = ""
     node: Annotated[
