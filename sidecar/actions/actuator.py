@@ -25,8 +25,7 @@ TIMEOUT_S: Final = 300.0
 """Maximum time of an action: more than an app may take to end, for which Nomad and systemd wait."""
 
 UNREAD_S: Final = 15.0
-"""Time in which somebody has to read what is asked, or the failure is told; never more than half of the
-action's time."""
+"""Time in which somebody has to read what is asked, or the failure is told."""
 
 FILE_S: Final = 1.0
 """Maximum time for the file of what was asked: the disk may hang."""
@@ -35,7 +34,7 @@ SOON_S: Final = 0.5
 """Pause at first, while nobody reads what is asked: an agent that restarts is back within seconds."""
 
 FIRST_S: Final = 30.0
-"""Pause once the failure has been told; shorter if the action has less time."""
+"""Pause once the failure has been told."""
 
 REFUSED: Final = 4
 SLOWEST: Final = 10
@@ -72,23 +71,21 @@ class ActionResult(NamedTuple):
     asks_again: bool = False  # as long as the container is down
 
 
-class _Order:
-    """The action wanted for one container that is down, until ``is_over``: it is not down any more."""
+class _Order(NamedTuple):
+    """The action wanted for one container that is down."""
 
-    def __init__(self, latch: Latch | None, *, is_told: bool) -> None:
-        self.latch = latch
-        self.is_told = is_told  # that the action fails
-        self.is_over = asyncio.Event()
+    latch: Latch | None
+    is_over: asyncio.Event  # set once the container is not down any more
 
 
 class Actuator:
     """Carries out the action ``name`` for each container that goes down.
 
-    An action has ``timeout_s`` seconds. ``wall`` gives Unix seconds, ``jitter`` a number from 0 to 1. ``on_result``
-    gets the first failure and the end of each action; ``last`` is the newest. ``asked`` remembers over restarts of the
-    sidecar what was asked; None: the sidecar keeps no state. ``missing`` says in sentences what the action lacks on
-    this machine, and may block; ``on_missing`` gets each. ``found_down_s``: time in which a sidecar that starts beside
-    a container that is down notices a new incarnation.
+    ``wall`` gives Unix seconds, ``jitter`` a number from 0 to 1. ``on_result`` gets the first failure and the end of
+    each action; ``last`` is the newest. ``asked`` remembers over restarts of the sidecar what was asked; None: the
+    sidecar keeps no state. ``missing`` says in sentences what the action lacks on this machine, and may block;
+    ``on_missing`` gets each. ``found_down_s``: time in which a sidecar that starts beside a container that is down
+    notices a new incarnation.
     """
 
     def __init__(
@@ -96,7 +93,6 @@ class Actuator:
         name: str,
         action: Action,
         *,
-        timeout_s: float = TIMEOUT_S,
         wall: Callable[[], float],
         on_result: Callable[[ActionResult], None],
         asked: AskedFile | None = None,
@@ -111,7 +107,6 @@ class Actuator:
         self._on_missing = on_missing
         self._name = name
         self._action = action
-        self._timeout_s = timeout_s
         self._wall = wall
         self._on_result = on_result
         self._asked = asked
@@ -146,33 +141,30 @@ class Actuator:
     async def _carry_out(self, order: _Order) -> None:
         """Ask until the action is carried out or may have been, or the container is not down any more."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        began, is_told = loop.time(), False
         while not order.is_over.is_set():
             await self._note(order.latch, ActionProgress.WITHOUT_RESULT)
             sentence, error = await self._ask()
             asked_for_s = loop.time() - began
             if not isinstance(error, NotCarriedOutError):
-                self._report(self._result(sentence, asked_for_s, failed=error is not None))
+                self._report(sentence, asked_for_s, failed=error is not None)
                 await self._note(order.latch, ActionProgress.WITH_RESULT)
                 return
-            if isinstance(error, RefusedError) or not _may_be_read(asked_for_s, self._timeout_s):
-                self._report(self._result(sentence, asked_for_s, failed=True, asks_again=True), is_told=order.is_told)
-                order.is_told = True
-            told = ActionProgress.FAILURE_TOLD if order.is_told else ActionProgress.NOT_CARRIED_OUT
-            await self._note(order.latch, told)
-            pause = pause_s(error, asked_for_s, self._timeout_s) * (0.8 + 0.4 * self._jitter())
+            if isinstance(error, RefusedError) or not _may_be_read(asked_for_s):
+                again = f"the sidecar asks again: {sentence}"
+                self._report(again, asked_for_s, failed=True, asks_again=True, is_told=is_told)
+                is_told = True
+            await self._note(order.latch, ActionProgress.NOT_CARRIED_OUT)
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(pause_s(error, asked_for_s) * (0.8 + 0.4 * self._jitter())):
                     await order.is_over.wait()
 
-    def _result(self, sentence: str, took_s: float, *, failed: bool, asks_again: bool = False) -> ActionResult:
-        sentence = f"the sidecar asks again: {sentence}" if asks_again else sentence
-        return ActionResult(self._name, self._wall(), took_s, sentence, failed, asks_again)
-
-    def _report(self, result: ActionResult, *, is_told: bool = False) -> None:
-        self.last = result
+    def _report(
+        self, sentence: str, took_s: float, *, failed: bool, asks_again: bool = False, is_told: bool = False
+    ) -> None:
+        self.last = ActionResult(self._name, self._wall(), took_s, sentence, failed, asks_again)
         if not is_told:
-            self._on_result(result)
+            self._on_result(self.last)
 
     async def _examine(self) -> None:
         """Find out before the first cull whether the action can be carried out."""
@@ -184,8 +176,8 @@ class Actuator:
         for sentence in self.missing:
             self._on_missing(sentence)
 
-    def _want(self, latch: Latch | None, *, is_told: bool = False) -> None:
-        self._order = _Order(latch, is_told=is_told)
+    def _want(self, latch: Latch | None) -> None:
+        self._order = _Order(latch, asyncio.Event())
         self._wanted.set()
 
     async def _catch_up(self, container: Callable[[], Container]) -> None:
@@ -204,12 +196,10 @@ class Actuator:
             now = container()
             if now.state is not State.DOWN or now.latch != found.latch:
                 return
-            # A sidecar that exits has no time to note the result.
-            was_stopped = asked is ActionProgress.WITHOUT_RESULT and self._name != EXIT
-            if asked in {ActionProgress.NOT_ASKED, ActionProgress.NOT_CARRIED_OUT, ActionProgress.FAILURE_TOLD}:
-                self._want(found.latch, is_told=asked is ActionProgress.FAILURE_TOLD)
-            elif was_stopped:
-                self._report(self._result(STOPPED, 0.0, failed=True))
+            if asked in {ActionProgress.NOT_ASKED, ActionProgress.NOT_CARRIED_OUT}:
+                self._want(found.latch)
+            elif asked is ActionProgress.WITHOUT_RESULT and self._name != EXIT:  # which has no time to note a result
+                self._report(STOPPED, 0.0, failed=True)
                 await self._note(found.latch, ActionProgress.WITH_RESULT)
 
     async def _note(self, latch: Latch | None, progress: ActionProgress) -> None:
@@ -226,10 +216,10 @@ class Actuator:
     async def _ask(self) -> tuple[str, ActionError | None]:
         """Ask once: what was done, or why not, and the error."""
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(TIMEOUT_S):
                 return await self._action(), None
         except TimeoutError:
-            error = ActionError(f"no end after {self._timeout_s:g} s")
+            error = ActionError(f"no end after {TIMEOUT_S:g} s")
         except ActionError as raised:
             error = raised
         except Exception as raised:  # noqa: BLE001 - an action that breaks must not end the sidecar
@@ -237,14 +227,13 @@ class Actuator:
         return str(error), error
 
 
-def _may_be_read(asked_for_s: float, timeout_s: float) -> bool:
-    return asked_for_s + SOON_S <= min(UNREAD_S, timeout_s / 2)
+def _may_be_read(asked_for_s: float) -> bool:
+    return asked_for_s + SOON_S <= UNREAD_S
 
 
-def pause_s(error: NotCarriedOutError, asked_for_s: float, timeout_s: float) -> float:
+def pause_s(error: NotCarriedOutError, asked_for_s: float) -> float:
     """Seconds until an action that is asked for since ``asked_for_s`` is asked for again, before jitter."""
-    first_s = min(FIRST_S, timeout_s)
-    if isinstance(error, UnreadError) and _may_be_read(asked_for_s, timeout_s):
+    if isinstance(error, UnreadError) and _may_be_read(asked_for_s):
         return SOON_S
-    least_s = first_s * (REFUSED if isinstance(error, RefusedError) else 1)
-    return min(max(least_s, asked_for_s / 10), first_s * SLOWEST)
+    least_s = FIRST_S * (REFUSED if isinstance(error, RefusedError) else 1)
+    return min(max(least_s, asked_for_s / 10), FIRST_S * SLOWEST)

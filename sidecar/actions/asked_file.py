@@ -21,15 +21,10 @@ class ActionProgress(Enum):
     NOT_ASKED = auto()
     WITHOUT_RESULT = auto()  # it may have been carried out
     NOT_CARRIED_OUT = auto()  # surely
-    FAILURE_TOLD = auto()  # the same, and it was told that the action fails
     WITH_RESULT = auto()
 
 
-_WORDS: Final = {
-    ActionProgress.NOT_CARRIED_OUT: "unread\n",
-    ActionProgress.FAILURE_TOLD: "failing\n",
-    ActionProgress.WITH_RESULT: "ended\n",
-}
+_WORDS: Final = {ActionProgress.NOT_CARRIED_OUT: "unread\n", ActionProgress.WITH_RESULT: "ended\n"}
 
 
 class AskedFile:

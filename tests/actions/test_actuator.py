@@ -1,382 +1,375 @@
-"""The actions after the drain: when they run, how they end, and what they ask of Nomad and of the system."""
+"""When the action is carried out, how often it is asked for again, until when, and who is told; over restarts too."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
+from harness.virtual_time import in_virtual_time, settle
 from harness.waiting import eventually
-from sidecar.actions.actuator import STOPPED, ActionError, ActionResult, Actuator, RefusedError, UnreadError
+from sidecar.actions.actuator import (
+    STOPPED,
+    ActionError,
+    ActionResult,
+    Actuator,
+    NotCarriedOutError,
+    RefusedError,
+    UnreadError,
+    pause_s,
+)
 from sidecar.actions.asked_file import ActionProgress, AskedFile
-from sidecar.actions.nomad import missing
-from sidecar.actions.program import CommandAction
-from sidecar.app.build_action import action
-from sidecar.config.settings import ActionConfig
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import Moved
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Evidence, Latch, State
 
-Act = Callable[[], Awaitable[str]]
+LATCH = Latch("claim", 1.0, "reason")
+DOWN = Container(State.DOWN, 0.0, "app/a", latch=LATCH)
 UP = Container(State.UP, 0.0, "app/a")
-FACTS = {"ARBITER_SERVICE": "app", "ARBITER_INSTANCE": "web-1"}
+AWAY = UnreadError("no agent")
+NO_POLICY = RefusedError("Permission denied")
 
 
-def _record(before: State, after: State) -> Record:
-    events = (Moved(was=before, state=after),) if after is not before else ()
-    return Record(events, Container(after, 0.0, "app/a"), Evidence(60, 0))
+@pytest.fixture(autouse=True)
+def _disk_of_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.actions.actuator.FILE_S", 60.0)
+
+
+class Story:
+    """An action that answers ``answer`` after ``takes_s``, when it was asked, and the results that were told."""
+
+    def __init__(self, asked: AskedFile | None = None, *, found: Container = UP, jitter: float = 0.5) -> None:
+        self.answer: str | Exception = AWAY
+        self.takes_s = 0.0
+        self.times: list[float] = []
+        self.results: list[ActionResult] = []
+        self.most_at_once = self._now = 0
+        self.found = found
+        self.said: list[str] = []
+        self.actuator = Actuator(
+            "nomad-stop",
+            self._act,
+            wall=lambda: 1000.0,
+            on_result=self.results.append,
+            asked=asked,
+            missing=lambda: ["no policy"],
+            on_missing=self.said.append,
+            found_down_s=0.0,
+            jitter=lambda: jitter,
+        )
+
+    async def _act(self) -> str:
+        self.times.append(asyncio.get_running_loop().time())
+        self._now += 1
+        self.most_at_once = max(self.most_at_once, self._now)
+        try:
+            await asyncio.sleep(self.takes_s)
+        finally:
+            self._now -= 1
+        if isinstance(self.answer, str):
+            return self.answer
+        raise self.answer
+
+    def move(self, before: State, after: State, latch: Latch | None = None) -> None:
+        """The container moves, and the actuator notices."""
+        events = (Moved(was=before, state=after),) if after is not before else ()
+        self.actuator.notice(Record(events, Container(after, 0.0, "app/a", latch=latch), Evidence(60, 0)))
+
+    def go_down(self) -> None:
+        self.move(State.DRAINING, State.DOWN)
+
+    @property
+    def pauses(self) -> list[float]:
+        return [round(later - earlier, 3) for earlier, later in zip(self.times, self.times[1:], strict=False)]
+
+    @property
+    def told(self) -> list[tuple[bool, bool]]:
+        """Of each result that was told, whether the action failed, and whether the sidecar asks again."""
+        return [(result.failed, result.asks_again) for result in self.results]
 
 
 @asynccontextmanager
-async def _running(
-    act: Act, found: Container = UP, asked: AskedFile | None = None, *, timeout_s: float = 60
-) -> AsyncIterator[tuple[Actuator, list[ActionResult]]]:
-    results: list[ActionResult] = []
-    actuator = Actuator(
-        "command",
-        act,
-        timeout_s=timeout_s,
-        wall=lambda: 1000.0,
-        on_result=results.append,
-        asked=asked,
-        found_down_s=0.0,
-    )
-    running = asyncio.create_task(actuator.run(lambda: found))
-    yield actuator, results
-    running.cancel()
+async def running(story: Story) -> AsyncIterator[Story]:
+    task = asyncio.create_task(story.actuator.run(lambda: story.found))
+    await settle()
+    await eventually(lambda: story.said, timeout_s=60, what="it has looked for what is missing")
+    yield story
+    task.cancel()
 
 
-async def test_action_begins_when_the_container_goes_down_and_once() -> None:
-    calls: list[int] = []
+# -- once -------------------------------------------------------------------------------------------------------------
 
-    async def act() -> str:
-        calls.append(1)
-        return "restarted"
 
-    async with _running(act) as (actuator, results):
-        actuator.notice(_record(State.UP, State.SUSPECT))
-        actuator.notice(_record(State.SUSPECT, State.DRAINING))
-        await asyncio.sleep(0)
-        assert calls == []
-        actuator.notice(_record(State.DRAINING, State.DOWN))
+@in_virtual_time
+async def test_action_begins_when_the_container_goes_down_and_once_for_each_time() -> None:
+    async with running(Story()) as story:
+        assert story.actuator.missing == story.said == ["no policy"], "told before the first cull"
+        story.answer = "restarted"
+        story.move(State.UP, State.SUSPECT)
+        story.move(State.SUSPECT, State.DRAINING)
+        await asyncio.sleep(10)
+        assert story.times == []
+        story.go_down()
         for _ in range(5):
-            actuator.notice(_record(State.DOWN, State.DOWN))
-        await eventually(lambda: results, timeout_s=60, what="the action ends")
-        assert results == [ActionResult("command", 1000.0, results[0].took_s, "restarted", failed=False)]
-        assert actuator.last == results[0]
-        actuator.notice(_record(State.DOWN, State.STARTING))
-        actuator.notice(_record(State.SUSPECT, State.DOWN))
-        await eventually(lambda: len(results) == 2, timeout_s=60, what="the next cull is carried out too")
-        assert len(calls) == 2
-
-
-async def test_sidecar_that_finds_its_container_down_asks_if_no_sidecar_has(tmp_path: Path) -> None:
-    down = Container(State.DOWN, 0.0, "app/a", latch=Latch("claim", 1.0, "reason"))
-    up = Container(State.UP, 0.0, "app/a")
-    asked = AskedFile(tmp_path / "asked")
-
-    async def act() -> str:
-        return "done"
-
-    async with _running(act, down, asked) as (_, results):
-        await eventually(lambda: results, timeout_s=60, what="the action ends")
-    for found, file in ((down, asked), (up, AskedFile(tmp_path / "none")), (down, None), (down, AskedFile(tmp_path))):
-        async with _running(act, found, file) as (actuator, results):
-            waiters: Any = actuator._wanted
-            await eventually(lambda waiters=waiters: waiters._waiters, timeout_s=60, what="it waits for a cull")  # type: ignore[misc]
-            assert results == []
+            story.move(State.DOWN, State.DOWN)
+        await asyncio.sleep(3600)
+        assert story.results == [ActionResult("nomad-stop", 1000.0, 0.0, "restarted", failed=False)]
+        assert story.actuator.last == story.results[0]
+        story.move(State.DOWN, State.STARTING)
+        story.move(State.SUSPECT, State.DOWN)
+        await asyncio.sleep(3600)
+        assert len(story.times) == len(story.results) == 2
 
 
 @pytest.mark.parametrize(
-    ("name", "unset", "files", "told"),
+    ("answer", "takes_s", "sentence"),
     [
-        ("nomad-stop", (), ("api.sock", "nomad_token"), []),
-        ("nomad-restart", ("NOMAD_ALLOC_ID",), ("api.sock", "nomad_token"), ["NOMAD_ALLOC_ID not set"]),
-        ("nomad-stop", (), ("nomad_token",), ["the task API is missing"]),
-        ("nomad-stop", (), ("api.sock",), ["write identity { file = true }"]),
-        ("exit", (), (), ["Nomad restarts the sidecar alone"]),
-        ("exit", ("NOMAD_ALLOC_ID",), (), []),
-        ("command", (), (), []),
+        ("late", 301.0, "no end after 300 s"),
+        (ActionError("no such task"), 0.0, "no such task"),
+        (KeyError("hunter2"), 0.0, "KeyError in the sidecar"),
+    ],
+    ids=["hangs", "fails", "breaks"],
+)
+@in_virtual_time
+async def test_action_that_may_have_been_carried_out_fails_and_is_not_asked_again(
+    answer: str | Exception, takes_s: float, sentence: str
+) -> None:
+    async with running(Story()) as story:
+        story.answer, story.takes_s = answer, takes_s
+        for number in (1, 2):
+            story.go_down()
+            await asyncio.sleep(1000)
+            assert [(each.sentence, each.failed) for each in story.results] == [(sentence, True)] * number
+
+
+@in_virtual_time
+async def test_container_that_restarts_before_the_action_begins_is_left_alone() -> None:
+    async with running(Story()) as story:
+        story.go_down()
+        story.move(State.DOWN, State.STARTING)
+        await asyncio.sleep(1000)
+        assert story.times == []
+
+
+# -- again ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "asked_for_s", "pause"),
+    [
+        pytest.param(AWAY, 0, 0.5, id="an agent that restarts is back soon"),
+        pytest.param(AWAY, 14.5, 0.5, id="for 15 s"),
+        pytest.param(AWAY, 15, 30, id="then it has failed"),
+        pytest.param(AWAY, 300, 30, id="every 30 s at first"),
+        pytest.param(AWAY, 1200, 120, id="then slower"),
+        pytest.param(AWAY, 1e6, 300, id="never slower than that"),
+        pytest.param(NO_POLICY, 0, 120, id="a refusal is slow from the beginning"),
+        pytest.param(NO_POLICY, 2000, 200, id="and slower"),
+        pytest.param(NO_POLICY, 1e6, 300, id="and no slower than the others"),
     ],
 )
-async def test_action_that_could_not_be_carried_out_is_told_before_the_first_cull(
-    name: str, unset: tuple[str, ...], files: tuple[str, ...], told: list[str], tmp_path: Path
+def test_pause(error: NotCarriedOutError, asked_for_s: float, pause: float) -> None:
+    assert pause_s(error, asked_for_s) == pause
+
+
+@in_virtual_time
+async def test_agent_that_is_back_carries_it_out_and_both_ends_are_told_once() -> None:
+    async with running(Story()) as story:
+        story.go_down()
+        await asyncio.sleep(14.1)
+        assert (story.pauses, story.results, story.actuator.last) == ([0.5] * 28, [], None)
+        await asyncio.sleep(59.9)
+        assert story.pauses[28:] == [0.5, 0.5, 30.0]
+        assert story.told == [(True, True)]
+        assert story.results[0].sentence == "the sidecar asks again: no agent"
+        story.answer = "stopped"
+        await asyncio.sleep(3600)
+        assert story.told == [(True, True), (False, False)]
+        assert (story.results[1].sentence, story.results[1].took_s) == ("stopped", 75.0)
+        assert story.actuator.last == story.results[1]
+
+
+@pytest.mark.parametrize(("jitter", "pause"), [(0.0, 0.4), (1.0, 0.6)])
+@in_virtual_time
+async def test_sidecars_of_a_fleet_do_not_ask_at_the_same_time(jitter: float, pause: float) -> None:
+    async with running(Story(jitter=jitter)) as story:
+        story.go_down()
+        await asyncio.sleep(5)
+        assert set(story.pauses) == {pause}
+
+
+@in_virtual_time
+async def test_agent_that_is_back_soon_is_no_failure() -> None:
+    async with running(Story()) as story:
+        story.go_down()
+        await asyncio.sleep(10)
+        story.answer = "stopped"
+        await asyncio.sleep(3600)
+        assert story.told == [(False, False)]
+
+
+@in_virtual_time
+async def test_refusal_is_told_at_once_and_a_repaired_policy_is_used() -> None:
+    async with running(Story()) as story:
+        story.answer = NO_POLICY
+        story.go_down()
+        await asyncio.sleep(1)
+        assert story.told == [(True, True)]
+        await asyncio.sleep(199)
+        assert (story.pauses, story.told) == ([120.0], [(True, True)])
+        story.answer = "stopped"
+        await asyncio.sleep(3600)
+        assert (story.pauses, story.told) == ([120.0, 120.0], [(True, True), (False, False)])
+
+
+@in_virtual_time
+async def test_any_doubt_ends_it_and_is_told_as_well() -> None:
+    async with running(Story()) as story:
+        story.go_down()
+        await asyncio.sleep(20)
+        story.answer = ActionError("EOF")
+        await asyncio.sleep(1e6)
+        assert story.told == [(True, True), (True, False)]
+        assert (story.results[1].sentence, story.actuator.last) == ("EOF", story.results[1])
+        assert len(story.times) == 32
+
+
+@in_virtual_time
+async def test_day_without_an_agent_has_few_requests_and_one_result() -> None:
+    async with running(Story()) as story:
+        story.go_down()
+        await asyncio.sleep(86_400)
+        assert (len(story.times) < 400, story.told) == (True, [(True, True)])
+
+
+@pytest.mark.parametrize("after_s", [5.0, 20.0, 45.5], ids=["soon", "in the pause", "in a request"])
+@pytest.mark.parametrize("state", [State.STARTING, State.UP, State.STOPPING])
+@in_virtual_time
+async def test_container_that_is_not_down_any_more_is_asked_for_no_longer(after_s: float, state: State) -> None:
+    async with running(Story()) as story:
+        story.takes_s = 0.4
+        story.go_down()
+        await asyncio.sleep(after_s)
+        count = len(story.times)
+        story.move(State.DOWN, state)
+        await asyncio.sleep(1e5)
+        assert len(story.times) == count
+        story.answer = "stopped"
+        story.go_down()
+        await asyncio.sleep(1e5)
+        assert (len(story.times), story.told[-1]) == (count + 1, (False, False))
+
+
+@in_virtual_time
+async def test_next_cull_waits_for_the_request_of_the_last() -> None:
+    async with running(Story()) as story:
+        story.takes_s = 20.0
+        story.go_down()
+        await asyncio.sleep(1)
+        story.move(State.DOWN, State.STARTING)
+        story.go_down()
+        await asyncio.sleep(25)
+        assert (story.pauses, story.most_at_once) == ([20.0], 1)
+
+
+@in_virtual_time
+async def test_disk_that_hangs_costs_one_thread() -> None:
+    class Hanging(AskedFile):
+        def note(self, *_: object) -> None:
+            hung.append(1)
+            release.wait(60)
+
+    hung, release = list[int](), threading.Event()
+    async with running(Story(Hanging(Path("asked")))) as story:
+        story.move(State.DRAINING, State.DOWN, LATCH)
+        await asyncio.sleep(1000)
+        assert len(story.times) > 15
+        release.set()
+        assert hung == [1]
+
+
+# -- another sidecar --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> AskedFile:
+    return AskedFile(tmp_path / "asked")
+
+
+Until = Callable[[Story], object]
+
+
+async def _started(asked: AskedFile | None, answer: str | Exception, until: Until, found: Container = DOWN) -> Story:
+    """A sidecar that finds its container down, and is ended when ``until`` is true."""
+    story = Story(asked, found=found)
+    story.answer = answer  # before it runs: a sidecar asks at once
+    story.takes_s = 60.0 if answer == "hangs" else 0.0
+    async with running(story):
+        await eventually(lambda: until(story), timeout_s=60, what="the sidecar has done its part")
+    return story
+
+
+def _waits(story: Story) -> object:
+    waiters: Any = story.actuator._wanted
+    return waiters._waiters  # it waits for a cull
+
+
+def _is_noted(asked: AskedFile, progress: ActionProgress) -> Until:
+    return lambda _: asked.read(LATCH) is progress
+
+
+async def test_sidecar_that_finds_its_container_down_asks_if_no_sidecar_has(asked: AskedFile, tmp_path: Path) -> None:
+    story = await _started(asked, "done", _is_noted(asked, ActionProgress.WITH_RESULT))
+    assert story.told == [(False, False)]
+    for found, file in ((DOWN, asked), (UP, AskedFile(tmp_path / "none")), (DOWN, None), (DOWN, AskedFile(tmp_path))):
+        assert (await _started(file, "done", _waits, found)).times == []
+
+
+async def test_sidecar_asks_again_what_was_surely_not_carried_out(asked: AskedFile) -> None:
+    await _started(asked, AWAY, _is_noted(asked, ActionProgress.NOT_CARRIED_OUT))
+    story = await _started(asked, NO_POLICY, lambda story: story.results)
+    assert (story.told, len(story.times)) == ([(True, True)], 1)
+    story = await _started(asked, "stopped", _is_noted(asked, ActionProgress.WITH_RESULT))
+    assert (story.told, len(story.times)) == ([(False, False)], 1)
+
+
+@pytest.mark.parametrize("is_again", [False, True], ids=["first", "asked again"])
+async def test_action_during_which_the_sidecar_ended_has_failed_and_is_told_once(
+    asked: AskedFile, *, is_again: bool
 ) -> None:
-    for file in files:
-        (tmp_path / file).touch()
-    environ = {"NOMAD_SECRETS_DIR": str(tmp_path), "NOMAD_ALLOC_ID": "alloc-1"}
-    environ = {key: value for key, value in environ.items() if key not in unset}
-    found: list[str] = []
-    look = partial(missing, name, environ)
-    actuator = Actuator(
-        name, _hang, timeout_s=60, wall=lambda: 0.0, on_result=lambda _: None, missing=look, on_missing=found.append
-    )
-    running = asyncio.create_task(actuator.run(lambda: UP))
-    waiters: Any = actuator._wanted
-    await eventually(lambda: waiters._waiters, timeout_s=60, what="it waits for a cull")
-    running.cancel()
-    assert list(actuator.missing) == found
-    assert [any(part in each for each in found) for part in told] == [True] * len(found)
-
-
-async def test_action_during_which_the_sidecar_ended_has_failed_and_is_told_once(tmp_path: Path) -> None:
-    down = Container(State.DOWN, 0.0, "app/a", latch=Latch("claim", 1.0, "reason"))
-    asked = AskedFile(tmp_path / "asked")
-    begun = asyncio.Event()
-
-    async def act() -> str:
-        begun.set()
-        return await _hang()
-
-    async with _running(act, down, asked) as (_, results):
-        await asyncio.wait_for(begun.wait(), 60)
-    assert results == []
-    async with _running(act, down, asked) as (_, results):
-        await eventually(lambda: results, timeout_s=60, what="the next sidecar tells of it")
-        assert results == [ActionResult("command", 1000.0, 0.0, STOPPED, failed=True)]
-        await eventually(
-            lambda: down.latch is not None and asked.read(down.latch) is ActionProgress.WITH_RESULT,
-            timeout_s=60,
-            what="it is written down",
-        )
-    async with _running(act, down, asked) as (actuator, results):
-        waiters: Any = actuator._wanted
-        await eventually(lambda: waiters._waiters, timeout_s=60, what="it waits for a cull")
-        assert results == []
+    if is_again:
+        await _started(asked, AWAY, _is_noted(asked, ActionProgress.NOT_CARRIED_OUT))
+    await _started(asked, "hangs", lambda story: story.times)
+    story = await _started(asked, "stopped", _is_noted(asked, ActionProgress.WITH_RESULT))
+    assert story.results == [ActionResult("nomad-stop", 1000.0, 0.0, STOPPED, failed=True)]
+    assert story.times == []
+    assert (await _started(asked, "stopped", _waits)).results == []
 
 
 @pytest.mark.parametrize("content", ["", "claim 1.0", "x" * 100_000])
-def test_file_that_is_not_about_this_latch_says_that_nobody_asked(content: str, tmp_path: Path) -> None:
+def test_file_that_is_not_about_this_latch_says_that_nobody_asked(
+    content: str, asked: AskedFile, tmp_path: Path
+) -> None:
     (tmp_path / "asked").write_text(content)
-    assert AskedFile(tmp_path / "asked").read(Latch("claim", 1.0, "reason")) is ActionProgress.NOT_ASKED
+    assert asked.read(LATCH) is ActionProgress.NOT_ASKED
 
 
 @pytest.mark.parametrize("progress", list(ActionProgress)[2:], ids=lambda progress: progress.name)
 def test_result_that_was_cut_off_leaves_no_doubt_that_the_action_was_asked(
-    progress: ActionProgress, tmp_path: Path
+    progress: ActionProgress, asked: AskedFile, tmp_path: Path
 ) -> None:
-    latch, asked = Latch("claim", 1.0, "reason"), AskedFile(tmp_path / "asked")
-    asked.note(latch, ActionProgress.WITHOUT_RESULT)
+    asked.note(LATCH, ActionProgress.WITHOUT_RESULT)
     written = (tmp_path / "asked").read_text()
-    asked.note(latch, progress)
+    asked.note(LATCH, progress)
     whole = (tmp_path / "asked").read_text()
-    assert asked.read(latch) is progress
+    assert asked.read(LATCH) is progress
     for end in range(len(written), len(whole)):  # also an empty file between the two would be a cut
         (tmp_path / "asked").write_text(whole[:end])
-        assert asked.read(latch) is ActionProgress.WITHOUT_RESULT, whole[:end]
+        assert asked.read(LATCH) is ActionProgress.WITHOUT_RESULT, whole[:end]
     assert whole.startswith(written)
-
-
-async def test_container_that_is_down_is_asked_for_once_and_not_when_it_restarts() -> None:
-    async def act() -> str:
-        raise AssertionError
-
-    async with _running(act) as (actuator, results):
-        actuator.notice(_record(State.DOWN, State.DOWN))
-        actuator.notice(_record(State.SUSPECT, State.DOWN))
-        actuator.notice(_record(State.DOWN, State.STARTING))  # the app restarts before the action begins
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert results == []
-
-
-async def _hang() -> str:
-    await asyncio.Event().wait()
-    return ""
-
-
-async def _refuse() -> str:
-    raise ActionError("no such task")
-
-
-async def _break() -> str:
-    raise KeyError("hunter2")
-
-
-@pytest.mark.parametrize(
-    ("act", "timeout_s", "sentence"),
-    [(_hang, 0.01, "no end after 0.01 s"), (_refuse, 60, "no such task"), (_break, 60, "KeyError in the sidecar")],
-    ids=["hangs", "refused", "breaks"],
-)
-async def test_action_that_fails_says_why_and_the_next_is_carried_out(
-    act: Act, timeout_s: float, sentence: str
-) -> None:
-    async with _running(act, timeout_s=timeout_s) as (actuator, results):
-        for number in (1, 2):
-            actuator.notice(_record(State.DRAINING, State.DOWN))
-            await eventually(lambda number=number: len(results) == number, timeout_s=60, what="the action ends")  # type: ignore[misc]
-        assert [(each.sentence, each.failed) for each in results] == [(sentence, True)] * 2
-
-
-# -- exit and command -------------------------------------------------------------------------------------------------
-
-
-async def test_exit_leaves() -> None:
-    left: list[bool] = []
-    act = action(ActionConfig("exit"), lambda: left.append(True), environ={}, facts=FACTS)
-    assert await act() == "the sidecar leaves"
-    assert left == [True]
-
-
-def _command(text: str, limit_s: float = 60.0) -> Act:
-    return CommandAction(shlex.split(text), limit_s, FACTS)
-
-
-async def test_command_runs_without_a_shell_and_with_the_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARBITER_REDIS_URL", "redis://:hunter2@host")
-    script = tmp_path / "restart app"
-    script.write_text('#!/bin/sh\nenv; echo "<$1>"\n')
-    script.chmod(0o700)
-    text = await _command(f"'{script}' '$HOME; true'")()
-    assert text.startswith("the command ended with exit code 0")
-    assert "<$HOME; true>" in text
-    assert "ARBITER_INSTANCE=web-1" in text
-    assert "hunter2" not in text
-
-
-@pytest.mark.parametrize(
-    ("text", "limit_s", "reason"),
-    [
-        ("/no/such/program", 60, "the command could not be run"),
-        ("sh -c 'echo unit not found; exit 5'", 60, "the command ended with exit code 5"),
-        ("sleep 60", 0.2, "the command was ended, its time was up"),
-    ],
-    ids=["missing", "fails", "hangs"],
-)
-async def test_command_that_fails_is_an_error_with_its_output(text: str, limit_s: float, reason: str) -> None:
-    with pytest.raises(ActionError) as caught:
-        await _command(text, limit_s)()
-    assert str(caught.value).startswith(reason)
-    assert ("unit not found" in str(caught.value)) == ("exit 5" in text)
-
-
-# -- Nomad ------------------------------------------------------------------------------------------------------------
-
-
-class TaskApiStandIn:
-    """A task API at a unix socket, which answers what the test wants and keeps what it was asked."""
-
-    def __init__(self, secrets: Path) -> None:
-        self.secrets = secrets
-        self.asked: list[tuple[str, str, str, Any]] = []
-        self.status = 200
-        self.body = "{}"
-        self.headers: dict[str, str] = {}
-        (secrets / "nomad_token").write_text("hunter2-token\n")
-        self.environ = {"NOMAD_SECRETS_DIR": str(secrets), "NOMAD_ALLOC_ID": "1234-5678"}
-
-    async def handle(self, request: web.Request) -> web.Response:
-        text = await request.text()
-        token = request.headers["X-Nomad-Token"]
-        self.asked.append((request.method, request.path_qs, token, json.loads(text) if text else None))
-        return web.Response(status=self.status, text=self.body, headers=self.headers)
-
-    def action(self, config: ActionConfig) -> Act:
-        return action(config, lambda: None, environ=self.environ, facts=FACTS)
-
-
-@pytest.fixture
-async def nomad(run_dir: Path) -> AsyncIterator[TaskApiStandIn]:
-    stand_in = TaskApiStandIn(run_dir)
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", stand_in.handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.UnixSite(runner, str(run_dir / "api.sock")).start()
-    yield stand_in
-    await runner.cleanup()
-
-
-RESTART = ActionConfig("nomad-restart", nomad_task="web")
-STOP = ActionConfig("nomad-stop")
-
-
-async def test_nomad_restarts_the_task_of_this_allocation(nomad: TaskApiStandIn) -> None:
-    assert await nomad.action(RESTART)() == "Nomad restarts the task web"
-    assert nomad.asked == [
-        ("POST", "/v1/client/allocation/1234-5678/restart", "hunter2-token", {"TaskName": "web"}),
-    ]
-
-
-async def test_nomad_stops_this_allocation_with_a_token_that_was_renewed(nomad: TaskApiStandIn) -> None:
-    act = nomad.action(STOP)
-    (nomad.secrets / "nomad_token").write_text("renewed")
-    assert await act() == "Nomad stops the allocation and replaces it"
-    assert nomad.asked == [("POST", "/v1/allocation/1234-5678/stop?no_shutdown_delay=true", "renewed", None)]
-
-
-async def test_token_does_not_follow_a_redirect(nomad: TaskApiStandIn) -> None:
-    nomad.status, nomad.headers = 307, {"Location": "/v1/elsewhere"}
-    with pytest.raises(ActionError, match="Nomad answered 307"):
-        await nomad.action(STOP)()
-    assert len(nomad.asked) == 1
-
-
-async def test_refusal_of_nomad_is_shown_on_one_line_without_the_token(nomad: TaskApiStandIn) -> None:
-    nomad.status, nomad.body = 403, "Permission denied\nfor hunter2-token" + "x" * 100_000
-    with pytest.raises(ActionError) as caught:
-        await nomad.action(STOP)()
-    text = str(caught.value)
-    assert text.startswith("Nomad answered 403: Permission denied for ...xxx")
-    assert len(text) < 300
-    assert "hunter2" not in text
-
-
-@pytest.mark.parametrize("gone", ["api.sock", "nomad_token"])
-async def test_missing_file_of_nomad_is_named(nomad: TaskApiStandIn, gone: str) -> None:
-    (nomad.secrets / gone).unlink()
-    with pytest.raises(UnreadError, match=gone):
-        await nomad.action(RESTART)()
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "error"),
-    [
-        (500, "Server error authenticating request\n", UnreadError),
-        (401, "Unauthorized", RefusedError),
-        (403, "Permission denied", RefusedError),
-        (404, 'Unknown allocation "1234-5678"', RefusedError),
-        (429, "Too Many Requests", RefusedError),
-        (400, "Task not running", ActionError),
-        (408, "Request Timeout", ActionError),
-        (500, "rpc error: EOF", ActionError),
-        (500, "No cluster leader", ActionError),
-        (202, "accepted", ActionError),
-    ],
-)
-async def test_answer_of_nomad_says_whether_the_action_was_surely_not_carried_out(
-    nomad: TaskApiStandIn, status: int, body: str, error: type[ActionError]
-) -> None:
-    nomad.status, nomad.body = status, body
-    with pytest.raises(ActionError, match=" ".join(body.split())) as caught:
-        await nomad.action(RESTART)()
-    assert type(caught.value) is error
-    assert len(nomad.asked) == 1
-
-
-async def test_connection_that_breaks_after_the_request_leaves_doubt(run_dir: Path) -> None:
-    stand_in = TaskApiStandIn(run_dir)
-
-    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.close()
-
-    async with await asyncio.start_unix_server(hang_up, run_dir / "api.sock"):
-        with pytest.raises(ActionError, match="cannot be asked") as caught:
-            await stand_in.action(STOP)()
-    assert type(caught.value) is ActionError
-
-
-async def test_outside_of_nomad_the_action_fails_with_a_reason() -> None:
-    act = action(STOP, lambda: None, environ={"NOMAD_ALLOC_ID": "1"}, facts=FACTS)
-    with pytest.raises(ActionError, match="NOMAD_SECRETS_DIR not set: this is no allocation of Nomad"):
-        await act()

@@ -1,4 +1,4 @@
-"""The hook runs with the facts and without secrets, is bounded in time and output, and leaves nothing behind."""
+"""The hook and the command run without secrets, are bounded in time and output, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from harness.waiting import wait_for
-from sidecar.actions.program import HEAD, Hook
+from sidecar.actions.actuator import ActionError
+from sidecar.actions.program import HEAD, CommandAction, Hook
 from sidecar.core.explain.samples import MOST
 from sidecar.core.types import DETAIL_LIMIT, Claim
 
@@ -200,6 +202,36 @@ async def test_program_ends_with_its_claim(hooks: HookDirectory) -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     _wait_for_end(pid)
+
+
+async def test_command_runs_without_a_shell_and_with_its_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARBITER_REDIS_URL", "redis://:hunter2@host")
+    script = tmp_path / "restart app"
+    script.write_text('#!/bin/sh\nenv; echo "<$1>"\n')
+    script.chmod(0o700)
+    text = await CommandAction([str(script), "$HOME; true"], PATIENCE_S, {"ARBITER_INSTANCE": "web-1"})()
+    assert text.startswith("the command ended with exit code 0")
+    assert "<$HOME; true>" in text
+    assert "ARBITER_INSTANCE=web-1" in text
+    assert "hunter2" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "limit_s", "reason"),
+    [
+        ("/no/such/program", PATIENCE_S, r"the command could not be run"),
+        (
+            "sh -c 'echo unit not found; exit 5'",
+            PATIENCE_S,
+            r"ended with exit code 5[^\n]*\nunit not found",
+        ),
+        ("sleep 60", 0.2, r"the command was ended, its time was up"),
+    ],
+    ids=["missing", "fails", "hangs"],
+)
+async def test_command_that_fails_is_an_error_with_its_output(text: str, limit_s: float, reason: str) -> None:
+    with pytest.raises(ActionError, match=reason):
+        await CommandAction(shlex.split(text), limit_s, {})()
 
 
 async def test_page_of_settings_names_the_environment_and_the_bounds_of_a_hook(hooks: HookDirectory) -> None:
