@@ -147,7 +147,8 @@ class Actuator:
             sentence, error = await self._ask()
             asked_for_s = loop.time() - began
             if not isinstance(error, NotCarriedOutError):
-                self._report(sentence, asked_for_s, failed=error is not None)
+                if error is None or not order.is_over.is_set():  # else the container was restarted all the same
+                    self._report(sentence, asked_for_s, failed=error is not None)
                 await self._note(order.latch, ActionProgress.WITH_RESULT)
                 return
             if isinstance(error, RefusedError) or not _may_be_read(asked_for_s):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from math import ceil
 from typing import Any, Final, NamedTuple
 
@@ -17,27 +16,18 @@ from sidecar.core.life.events import Event, NotHonoured, TokenAnswered
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Denied, Entry, Fleet
 
-
-class Severity(StrEnum):
-    """How urgent a message is, from low to high."""
-
-    INFO = "info"
-    WARNING = "warning"
-    CRITICAL = "critical"
-
-
 WORDS: Final = {
-    "budget_empty": Severity.CRITICAL,
-    "paused": Severity.WARNING,
-    "paused_shared": Severity.CRITICAL,
-    "not_honoured": Severity.CRITICAL,
-    "action_failed": Severity.CRITICAL,
-    "redis_unknown": Severity.CRITICAL,
-    "recurring": Severity.WARNING,
-    "hold": Severity.INFO,
-    "test": Severity.INFO,
+    "budget_empty": "critical",
+    "paused": "warning",
+    "paused_shared": "critical",
+    "not_honoured": "critical",
+    "action_failed": "critical",
+    "redis_unknown": "critical",
+    "recurring": "warning",
+    "hold": "info",
+    "test": "info",
 }
-"""The machine words of the messages."""
+"""The machine words of the messages, and how urgent each is."""
 
 
 ONCE_S: Final = 3600.0
@@ -57,11 +47,6 @@ class Alert(NamedTuple):
     cause: str = ""
     claim: str = ""  # what the fleet's sender claims; empty: no other sidecar sends it
     once_s: float = ONCE_S  # how long the claim lasts
-
-    @property
-    def severity(self) -> Severity:
-        """How urgent it is."""
-        return WORDS[self.word]
 
 
 def of_beat(record: BeatRecord) -> Iterator[Alert]:

@@ -21,8 +21,8 @@ from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.fleet.members import MemberList
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Entry, Presence, State, Unknown
-from sidecar.notify.alerts import Alert, of_action, of_beat, of_step, redis_away
+from sidecar.core.types import Entry, Presence, Unknown
+from sidecar.notify.alerts import WORDS, Alert, of_action, of_beat, of_step, redis_away
 from sidecar.notify.webhook import Outbox, text_of
 
 if TYPE_CHECKING:
@@ -88,11 +88,9 @@ class Messenger:
         self._next_election = 0.0
         self._answered_at = -inf
         self._is_away_told = False
-        self._is_down = True  # as far as is known: a sidecar may find its container down, and ask for the action
 
     def notice(self, record: Record) -> None:
         """Observe a step of the controller."""
-        self._is_down = record.container.state is State.DOWN
         self._add(of_step(record))
 
     def beaten(self, record: BeatRecord) -> None:
@@ -107,8 +105,8 @@ class Messenger:
         self._add(of_beat(record))
 
     def acted(self, entry: Entry) -> None:
-        """Observe the result of the action that should have the container restarted; it may be up all the same."""
-        if entry.what == "action_failed" and self._is_down:
+        """Observe the result of the action that should have the container restarted."""
+        if entry.what == "action_failed":
             self._add([of_action(entry, self._own.instance)])
 
     def _add(self, alerts: Iterable[Alert]) -> None:
@@ -194,7 +192,7 @@ def fields_of(
     anchor = reasons.runbook(alert.word)
     shadow = own.mode == "shadow"
     found = {
-        "severity": alert.severity.value,
+        "severity": WORDS[alert.word],
         "word": alert.word,
         "sentence": f"{'Shadow mode: ' if shadow else ''}{alert.sentence}",
         "service": own.service,

@@ -25,7 +25,6 @@ GIVE_UP_S: Final = 3600.0
 
 FIRST_RETRY_S: Final = 1.0
 MAX_RETRY_S: Final = 60.0
-MAX_RETRY_AFTER_S: Final = 120.0
 LONGEST_TEXT: Final = 3000
 """Characters; Slack cuts longer ones."""
 
@@ -42,10 +41,9 @@ _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@
 class UndeliveredError(Exception):
     """A message was not accepted; the text is a machine word. ``is_final``: it never will be."""
 
-    def __init__(self, why: str, *, is_final: bool = False, retry_after_s: float = 0.0) -> None:
+    def __init__(self, why: str, *, is_final: bool = False) -> None:
         super().__init__(why)
         self.is_final = is_final
-        self.retry_after_s = retry_after_s
 
 
 class Delivery(NamedTuple):
@@ -69,13 +67,13 @@ class Webhook:
         url = await asyncio.to_thread(self._address)
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                status, retry_after_s = await _post(url, body(self._template, fields).encode())
+                status = await _post(url, body(self._template, fields).encode())
         except TimeoutError:
             raise UndeliveredError("timeout") from None
         except Exception as error:  # noqa: BLE001 - the client raises many kinds
             raise UndeliveredError(_cause(error)) from None  # the text of the cause may contain the URL
         if status not in _ACCEPTED:
-            raise UndeliveredError(f"status {status}", is_final=status in _FINAL, retry_after_s=retry_after_s)
+            raise UndeliveredError(f"status {status}", is_final=status in _FINAL)
         return urlsplit(url).hostname or ""
 
     def _address(self) -> str:
@@ -134,7 +132,7 @@ class Outbox:
             try:
                 host = await self._webhook.send(fields)
             except UndeliveredError as error:
-                pause_s = max(delay_s * self._rng.uniform(0.5, 1.5), error.retry_after_s)
+                pause_s = delay_s * self._rng.uniform(0.5, 1.5)
                 is_last = error.is_final or self._clock() + pause_s > put_at + GIVE_UP_S
                 self._observe(Delivery("dropped" if is_last else "failed", fields["word"], str(error)))
                 if is_last:
@@ -164,7 +162,7 @@ def text_of(fields: Mapping[str, str]) -> str:
     return " ".join(filter(None, parts))[:LONGEST_TEXT].translate(_ESCAPES)
 
 
-async def _post(url: str, data: bytes) -> tuple[int, float]:
+async def _post(url: str, data: bytes) -> int:
     from aiohttp import ClientSession, DummyCookieJar, TCPConnector  # noqa: PLC0415 - most sidecars send nothing
 
     is_tls = url.lower().startswith("https:")
@@ -172,7 +170,7 @@ async def _post(url: str, data: bytes) -> tuple[int, float]:
     session = ClientSession(connector=connector, cookie_jar=DummyCookieJar(), headers=_HEADERS, trust_env=is_tls)
     # Messages are rare, so no connection is kept. A redirect would receive the secret.
     async with session, session.post(url, data=data, allow_redirects=False) as response:
-        return response.status, _seconds(response.headers.get("Retry-After", ""))
+        return response.status
 
 
 def _cause(error: Exception) -> str:
@@ -183,10 +181,3 @@ def _cause(error: Exception) -> str:
     if isinstance(error, (ClientConnectionError, OSError)):
         return "connection"
     return "url" if isinstance(error, InvalidURL) else type(error).__name__
-
-
-def _seconds(text: str) -> float:
-    try:
-        return min(MAX_RETRY_AFTER_S, max(0.0, float(text)))
-    except ValueError:  # a date, or nothing
-        return 0.0

@@ -148,6 +148,22 @@ async def test_action_that_may_have_been_carried_out_fails_and_is_not_asked_agai
             assert [(each.sentence, each.failed) for each in story.results] == [(sentence, True)] * number
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"), [("stopped", [(False, False)]), (ActionError("EOF"), [])], ids=["done", "failed"]
+)
+@in_virtual_time
+async def test_action_during_which_the_container_restarted_has_not_failed(
+    answer: str | Exception, told: list[tuple[bool, bool]]
+) -> None:
+    async with running(Story()) as story:
+        story.answer, story.takes_s = answer, 5.0
+        story.go_down()
+        await asyncio.sleep(1)
+        story.move(State.DOWN, State.STARTING)
+        await asyncio.sleep(1000)
+        assert (story.told, len(story.times)) == (told, 1)
+
+
 @in_virtual_time
 async def test_container_that_restarts_before_the_action_begins_is_left_alone() -> None:
     async with running(Story()) as story:

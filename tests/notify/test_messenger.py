@@ -197,8 +197,6 @@ async def test_failed_action_is_told_by_its_own_sidecar_without_redis() -> None:
     assert (message["word"], message["instance"], message["sender"]) == ("action_failed", "n2", "n2")
     assert message["command"] == "health-arbiter why n2"
     fleet.messengers[2].acted(Entry("acted", 2.0, reason="command"))
-    fleet.messengers[2].notice(Record((), begun(), Evidence(60)))
-    fleet.messengers[2].acted(Entry("action_failed", 3.0, reason="command", detail="it is up: nobody has to"))
     await asyncio.sleep(5)
     assert len(fleet.sent) == 1
     await fleet.end()

@@ -129,18 +129,14 @@ async def test_bad_url_file_is_a_cause_without_its_content(tmp_path: Path, conte
     assert str(raised.value) == why
 
 
-@pytest.mark.parametrize(
-    ("status", "is_final", "wait"),
-    [(500, False, "7"), (429, False, "99999"), (400, True, ""), (302, False, "soon"), (404, False, "-1")],
-)
+@pytest.mark.parametrize(("status", "is_final"), [(500, False), (429, False), (400, True), (302, False), (404, False)])
 async def test_refusal_says_whether_another_attempt_makes_sense(
-    receiver: Receiver, status: int, wait: str, *, is_final: bool
+    receiver: Receiver, status: int, *, is_final: bool
 ) -> None:
-    receiver.answer, receiver.headers = status, {"Retry-After": wait, "Location": "http://127.0.0.1:1/"}
+    receiver.answer, receiver.headers = status, {"Location": "http://127.0.0.1:1/"}
     with pytest.raises(UndeliveredError, match=f"^status {status}$") as raised:
         await Webhook(receiver.url, "", "").send(fields())
     assert raised.value.is_final is is_final
-    assert raised.value.retry_after_s == {"7": 7.0, "99999": 120.0}.get(wait, 0.0)
     assert receiver.tries == 1, "no redirect is followed"
 
 
@@ -192,14 +188,14 @@ class RunningOutbox:
 
 @in_virtual_time
 async def test_messages_are_sent_in_order_and_tried_again_after_growing_pauses() -> None:
-    webhook = Answers(*(UndeliveredError("status 500") for _ in range(8)), UndeliveredError("x", retry_after_s=100.0))
+    webhook = Answers(*(UndeliveredError("status 500") for _ in range(8)))
     began = asyncio.get_running_loop().time()
     outbox = RunningOutbox(webhook)
     outbox.put("one", "two")
     await asyncio.sleep(1000)
     assert [sentence for sentence, _ in webhook.taken] == ["one", "two"]
-    assert 100 + 0.5 * (1 + 2 + 4 + 8 + 16 + 32 + 60 + 60) <= webhook.taken[0][1] - began <= 100 + 1.5 * 183
-    assert await outbox.end() == ["failed"] * 9 + ["sent"] * 2
+    assert 0.5 * (1 + 2 + 4 + 8 + 16 + 32 + 60 + 60) <= webhook.taken[0][1] - began <= 1.5 * 183
+    assert await outbox.end() == ["failed"] * 8 + ["sent"] * 2
 
 
 @in_virtual_time
