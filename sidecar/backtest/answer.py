@@ -7,7 +7,7 @@ from heapq import nlargest
 from typing import Any, Final
 
 from sidecar.backtest.error_counts import ErrorCounts, clock
-from sidecar.backtest.limits import Findings, Reach
+from sidecar.backtest.limits import Limits
 from sidecar.runlock import durations
 
 DAY_S: Final = 86_400.0
@@ -26,12 +26,11 @@ COLUMNS: Final = {
 }
 
 
-def as_json(counts: ErrorCounts, findings: Findings) -> dict[str, Any]:
+def as_json(counts: ErrorCounts, limits: Limits) -> dict[str, Any]:
     """Everything that is known. Times are Unix seconds."""
     first, last = counts.span
     begin, end = counts.at(first), counts.at(last + 1)
-    usual, suggested = findings.usual, findings.limits[findings.suggested]
-    shown = nlargest(SHOWN, suggested, key=lambda reach: (not reach.is_fleet_wide, reach.errors))
+    reaches = limits.reaches[limits.suggested]
     return {
         "kind": "backtest",
         "source": counts.source,
@@ -39,21 +38,22 @@ def as_json(counts: ErrorCounts, findings: Findings) -> dict[str, Any]:
         "end": end,
         "window_s": counts.window_s,
         "containers": len(counts.containers),
-        "usual": {"errors_per_window": round(usual.mean, 4), "most": usual.most, "windows": usual.windows},
-        "windows": usual.of,
-        "error_limit": findings.suggested,
-        "why": list(_why(counts, findings, end - begin)),
+        "usual": limits.usual._asdict(),
+        "error_limit": limits.suggested,
+        "why": list(_why(limits, counts.window_s, end - begin)),
         "limits": [
             {
                 "limit": limit,
-                "reached": len(reaches),
-                "per_day": round(len(reaches) * DAY_S / (end - begin), 3),
-                "containers": len({reach.instance for reach in reaches}),
-                "fleet_wide": sum(reach.is_fleet_wide for reach in reaches),
+                "reached": len(found),
+                "per_day": round(len(found) * DAY_S / (end - begin), 3),
+                "containers": len({reach.container for reach in found}),
+                "fleet_wide": sum(reach.fleet_wide for reach in found),
             }
-            for limit, reaches in findings.limits.items()
+            for limit, found in limits.reaches.items()
         ],
-        "reaches": [_reach(counts, reach) for reach in shown],
+        "reaches": [
+            each._asdict() for each in nlargest(SHOWN, reaches, key=lambda each: (not each.fleet_wide, each.errors))
+        ],
         "notes": [f"{number:,} {note}" for note, number in counts.notes.items()],
     }
 
@@ -79,15 +79,15 @@ def as_text(found: dict[str, Any]) -> Iterator[str]:
     yield from found["notes"]
 
 
-def _why(counts: ErrorCounts, findings: Findings, recorded_s: float) -> Iterator[str]:
-    usual, limit, reaches = findings.usual, findings.suggested, findings.limits[findings.suggested]
-    yield f"Set ARBITER_ERROR_LIMIT={limit} (with ARBITER_ERROR_WINDOW={durations.write(counts.window_s)})."
+def _why(limits: Limits, window_s: float, recorded_s: float) -> Iterator[str]:
+    usual, limit, reaches = limits.usual, limits.suggested, limits.reaches[limits.suggested]
+    yield f"Set ARBITER_ERROR_LIMIT={limit} (with ARBITER_ERROR_WINDOW={durations.write(window_s)})."
     yield (
         f"All was well in {usual.windows:,} of {usual.of:,} windows: a container had {usual.mean:.2g} errors in one on "
         f"average, and {usual.most} in the worst. Chance alone brings {limit} less than once a month in this fleet. "
         "Healthy containers reach a lower limit; a higher limit finds a sick one later."
     )
-    if fleet_wide := sum(reach.is_fleet_wide for reach in reaches):
+    if fleet_wide := sum(reach.fleet_wide for reach in reaches):
         yield (
             f"{fleet_wide} of {len(reaches)} times most of the fleet reached it together: a restart does not help "
             "then, and the fleet tries one container only."
@@ -97,13 +97,3 @@ def _why(counts: ErrorCounts, findings: Findings, recorded_s: float) -> Iterator
     if recorded_s < SHORT_S:
         yield "This record is short. Take a few days, with a busy hour and an incident."
     yield "Next, run the sidecars with ARBITER_MODE=shadow. They say what the fleet would cull and refuse."
-
-
-def _reach(counts: ErrorCounts, reach: Reach) -> dict[str, Any]:
-    return {
-        "container": reach.instance,
-        "begin": counts.at(reach.first),
-        "end": counts.at(reach.last + 1),
-        "errors": reach.errors,
-        "fleet_wide": reach.is_fleet_wide,
-    }

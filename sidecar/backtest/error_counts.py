@@ -1,6 +1,6 @@
 """The errors of a fleet's past, by container and quarter of the error window.
 
-The readers fill it, and ``limits`` judges it. It knows neither files nor servers, and its memory is bounded.
+The readers fill it, and ``limits`` judges it. Its memory is bounded.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import time
 import zlib
-from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +27,9 @@ _EARLIEST_S: Final = 946_684_800.0
 
 _LATER_S: Final = 86_400.0
 """Clocks and zones may be wrong by a day."""
+
+_MILLISECONDS: Final = 1e11
+"""A number from here on is a time in milliseconds: in seconds it would be the year 5138."""
 
 _GZIP: Final = b"\x1f\x8b"
 
@@ -56,11 +58,12 @@ class PastContainer:
 
 
 class ErrorCounts:
-    """The errors of all containers. ``source``: a few words for people. ``window_s``: the error window in seconds."""
+    """The errors of all containers since a Unix time. ``source``: a few words for people."""
 
-    def __init__(self, source: str, window_s: float) -> None:
+    def __init__(self, source: str, window_s: float, since_s: float = 0.0) -> None:
         self.source = source
         self.window_s = window_s
+        self.since_s = since_s
         self.containers: dict[str, PastContainer] = {}
         self.notes: Counter[str] = Counter()
         """What a person has to know of the data, with the number of times."""
@@ -69,6 +72,8 @@ class ErrorCounts:
 
     def add(self, instance: str, at_s: float, errors: int) -> None:
         """Count errors of a container at a Unix time; 0: it was there. Raises PastError if there are too many."""
+        if at_s < self.since_s:
+            return
         part = int(at_s // self._part_s)
         container = self.containers.get(instance)
         if container is None:
@@ -93,25 +98,22 @@ class ErrorCounts:
         return min(one.first for one in found), max(one.last for one in found)
 
 
-class AliveCounts:
-    """The number of containers that were there, by part: from their first to their last data."""
-
-    def __init__(self, counts: ErrorCounts) -> None:
-        self._first = sorted(one.first for one in counts.containers.values())
-        self._last = sorted(one.last for one in counts.containers.values())
-
-    def __getitem__(self, part: int) -> int:
-        return bisect_right(self._first, part) - bisect_left(self._last, part)
-
-
-def is_plausible(unix_s: float) -> bool:
-    """Whether something can have been recorded at this time; a wrong unit gives times far away."""
-    return _EARLIEST_S <= unix_s <= time.time() + _LATER_S
+def unix_s(value: object) -> float:
+    """Unix time from seconds, milliseconds, or text as in ISO 8601, without a zone in UTC. Raises ValueError."""
+    try:
+        at_s = float(str(value))
+    except ValueError:
+        moment = datetime.fromisoformat(str(value))
+        at_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    at_s = at_s / 1000 if at_s > _MILLISECONDS else at_s
+    if not _EARLIEST_S <= at_s <= time.time() + _LATER_S:
+        raise ValueError(f"{str(value)[:40]!r} is before the year 2000, or after tomorrow")
+    return at_s
 
 
-def clock(unix_s: float) -> str:
+def clock(at_s: float) -> str:
     """``2026-11-22 10:00:15Z``."""
-    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M:%S}Z"
+    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 @contextmanager

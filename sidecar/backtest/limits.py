@@ -7,11 +7,12 @@ shadow mode does that with the real rules.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from sidecar.backtest.error_counts import PARTS, AliveCounts, ErrorCounts, PastError
+from sidecar.backtest.error_counts import PARTS, ErrorCounts, PastError
 from sidecar.core.measure.noise import least_limit, most_errors, quantile
 from sidecar.core.types import Policy
 
@@ -33,26 +34,27 @@ class UsualErrors(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """A container reached a limit, from one part of a window to another."""
+    """A container reached a limit; times are Unix seconds."""
 
-    instance: str
-    first: int
-    last: int
+    container: str
+    begin: float
+    end: float
     errors: int
     """The most in any of these windows."""
-    is_fleet_wide: bool
+    fleet_wide: bool
+    """Whether most of the fleet reached it in the same window."""
 
 
-class Findings(NamedTuple):
+class Limits(NamedTuple):
     """The answer."""
 
     usual: UsualErrors
     suggested: int
-    limits: dict[int, list[Reach]]
+    reaches: dict[int, list[Reach]]
     """Each limit, ascending, and when it was reached."""
 
 
-def judge(counts: ErrorCounts) -> Findings:
+def judge(counts: ErrorCounts) -> Limits:
     """Find the limit to set, and how often it and others would have been reached. Raises PastError without a window."""
     usual = usual_errors(counts)
     first, last = counts.span
@@ -60,8 +62,7 @@ def judge(counts: ErrorCounts) -> Findings:
     suggested = least_limit(usual.mean, counts.window_s, at_a_time)
     top = max((errors for one in counts.containers.values() for _, errors in one.windows()), default=0)
     limits = sorted({*(limit for limit in LADDER if limit <= top), Policy().error_limit, suggested})
-    alive = AliveCounts(counts)
-    return Findings(usual, suggested, {limit: _reaches(counts, limit, alive) for limit in limits})
+    return Limits(usual, suggested, {limit: _reaches(counts, limit) for limit in limits})
 
 
 def usual_errors(counts: ErrorCounts) -> UsualErrors:
@@ -91,20 +92,26 @@ def _median(numbers: Counter[int]) -> float:
     return 0.0
 
 
-def _reaches(counts: ErrorCounts, limit: int, alive: AliveCounts) -> list[Reach]:
+def _reaches(counts: ErrorCounts, limit: int) -> list[Reach]:
     """When this limit was reached, container by container."""
     at_once = Counter[int]()
-    runs = []
+    found = []
     for instance, container in counts.containers.items():
         rows = [row for row in container.windows() if row[1] >= limit]
         at_once.update(part for part, _ in rows)
-        runs += [(instance, *run) for run in _runs(rows)]
-    return [Reach(*run, is_fleet_wide(at_once, run[1], alive[run[1]])) for run in runs]
+        found += [(instance, *run) for run in _runs(rows)]
+    firsts = sorted(one.first for one in counts.containers.values())
+    lasts = sorted(one.last for one in counts.containers.values())
 
+    def is_fleet_wide(start: int) -> bool:
+        alive = bisect_right(firsts, start) - bisect_left(lasts, start)  # of one container nobody knows
+        most = max(at_once[part] for part in range(start - PARTS + 1, start + PARTS))
+        return alive > 1 and most >= FLEET_WIDE * alive
 
-def is_fleet_wide(at_once: Counter[int], start: int, alive: int) -> bool:
-    """Whether most containers reached the limit within a window of this start; of one container nobody knows."""
-    return alive > 1 and max(at_once[part] for part in range(start - PARTS + 1, start + PARTS)) >= FLEET_WIDE * alive
+    return [
+        Reach(instance, counts.at(first), counts.at(last + 1), errors, is_fleet_wide(first))
+        for instance, first, last, errors in found
+    ]
 
 
 def _runs(rows: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:

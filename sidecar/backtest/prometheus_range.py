@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import ssl
 from collections import Counter
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode
 
-from sidecar.backtest.error_counts import PARTS, ErrorCounts, PastError, clock, is_plausible, opened
+from sidecar.backtest.error_counts import PARTS, ErrorCounts, PastError, clock, opened, unix_s
 from sidecar.config.urls import web_parts
 from sidecar.net.token_file import SHORTEST, Token
 from sidecar.runlock import durations
@@ -51,12 +50,12 @@ class PrometheusServer(NamedTuple):
         try:
             parts = web_parts(url, "takes http:// or https:// and a host")
         except ValueError as error:
-            raise PastError(f"the URL {error}") from None
+            raise PastError(f"--prometheus: the URL {error}") from None
         if parts.username is not None or parts.query or parts.fragment:
-            raise PastError("the URL must have no login, ? or #: a token is read from --source-token-file")
+            raise PastError("--prometheus: the URL must have no login, ? or #: the token is for --source-token-file")
         token = Token(token_file) if token_file else None
         if token and not token.is_there:
-            raise PastError(f"{token_file}: holds no token of at least {SHORTEST} bytes")
+            raise PastError(f"--source-token-file: {token_file}: holds no token of at least {SHORTEST} bytes")
         return cls(parts, token)
 
     @property
@@ -66,13 +65,9 @@ class PrometheusServer(NamedTuple):
 
     def ask(self, query: dict[str, str]) -> bytes:
         """The answer to ``query_range``. Raises PastError with the server's words."""
-        host, port = str(self.parts.hostname), self.parts.port
-        if self.parts.scheme == "https":
-            context = ssl.create_default_context()
-            connection: http.client.HTTPConnection
-            connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+        secured = self.parts.scheme == "https"
+        kind = http.client.HTTPSConnection if secured else http.client.HTTPConnection
+        connection = kind(str(self.parts.hostname), self.parts.port, timeout=TIMEOUT_S)
         path = f"{self.parts.path.rstrip('/')}/api/v1/query_range?{urlencode(query)}"
         try:
             connection.request("GET", path, headers=self.token.headers if self.token else {})
@@ -89,14 +84,11 @@ class PrometheusServer(NamedTuple):
 
 
 class CounterRange:
-    """Reads answers into ``counts``. ``label``: that of the container. Only ``since_s`` to ``until_s`` counts."""
+    """Reads answers into ``counts``. ``label``: that of the container."""
 
-    def __init__(
-        self, counts: ErrorCounts, label: str = "instance", since_s: float = 0.0, until_s: float = inf
-    ) -> None:
+    def __init__(self, counts: ErrorCounts, label: str = "instance") -> None:
         self._counts = counts
         self._label = label
-        self._since_s, self._until_s = since_s, until_s
         self._last: dict[frozenset[tuple[str, str]], tuple[float, float]] = {}
         self._begin_s: dict[str, float] = {}
         self._near: Counter[bool] = Counter()
@@ -108,20 +100,19 @@ class CounterRange:
                 self._take(file.read(LARGEST_ANSWER + 1), str(path))
         self._check()
 
-    def read_api(self, server: PrometheusServer, query: str) -> None:
-        """Count the errors of the counters that ``query`` selects; both times must be set. Raises PastError."""
-        step_s = self._counts.window_s / PARTS
-        begin_s = self._since_s
-        while begin_s <= self._until_s:
-            end_s = min(self._until_s, begin_s + (POINTS - 1) * step_s)
+    def read_api(self, server: PrometheusServer, query: str, until_s: float) -> None:
+        """Count the errors of the counters that ``query`` selects, from ``counts.since_s`` on. Raises PastError."""
+        step_s, begin_s = self._counts.window_s / PARTS, self._counts.since_s
+        while begin_s <= until_s:
+            end_s = min(until_s, begin_s + (POINTS - 1) * step_s)
             asked = {"query": query, "start": f"{begin_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:g}"}
             self._take(server.ask(asked), server.place)
             begin_s += POINTS * step_s
         self._check()
 
     def _check(self) -> None:
-        if not self._last:
-            raise PastError(f"{self._counts.source}: no series within the time of --since and --until")
+        if not self._counts.containers:
+            raise PastError(f"{self._counts.source}: no series since then")
         if self._near[False] > self._near[True]:
             window = durations.write(self._counts.window_s)
             raise PastError(f"{self._counts.source}: most points are further apart than the window of {window}")
@@ -130,49 +121,42 @@ class CounterRange:
         """Count the rises of the series of this answer."""
         try:
             series = _series(answer, place)
+            for one in series:  # those that begin later were made with the first error
+                instance = one["metric"].get(self._label, "")
+                begin_s = float(one["values"][0][0]) if one["values"] else inf
+                self._begin_s[instance] = min(begin_s, self._begin_s.get(instance, inf))
             for one in series:
-                self._note_begin(one["metric"].get(self._label, ""), one["values"])
-            for one in series:
-                self._rises(one["metric"], one["values"], place)
-        except (LookupError, TypeError, AttributeError, ValueError):
+                self._rises(one["metric"], one["values"])
+        except (LookupError, TypeError, AttributeError):
             shape = '{"metric":{},"values":[[1700000000,"12"]]}'
             raise PastError(f"{place}: expected series such as {shape}") from None
+        except ValueError as error:
+            raise PastError(f"{place}: {error}") from None
 
-    def _note_begin(self, instance: str, points: Sequence[Any]) -> None:
-        """Note when the first series of a container began: those that begin later were made with the first error."""
-        begin_s = next((at_s for time, _ in points if (at_s := float(time)) >= self._since_s), inf)
-        self._begin_s[instance] = min(begin_s, self._begin_s.get(instance, inf))
-
-    def _rises(self, labels: dict[str, str], points: Sequence[Any], place: str) -> None:
-        name, instance = labels.get("__name__", ""), labels.get(self._label, "")
+    def _rises(self, labels: dict[str, str], points: Sequence[Any]) -> None:
+        name, instance, key = labels.get("__name__", ""), labels.get(self._label, ""), frozenset(labels.items())
         if not name:
-            sentence = "a series without a name, as of rate() or sum by (): give the counters themselves"
-            raise PastError(f"{place}: {sentence}")
+            raise ValueError("a series without a name, as of rate() or sum by (): give the counters themselves")
         if not instance:
-            raise PastError(f"{place}: {name}: a series without the label {self._label!r}: set --instance-label")
-        key = frozenset(labels.items())
-        last = self._last.get(key)
-        if last is None and len(self._last) >= MOST_SERIES:
-            raise PastError(f"{place}: more than {MOST_SERIES:,} series")
+            raise ValueError(f"{name}: a series without the label {self._label!r}: set --instance-label")
+        if key not in self._last and len(self._last) >= MOST_SERIES:
+            raise ValueError(f"more than {MOST_SERIES:,} series")
         for time, text in points:
-            at_s, value = float(time), float(text)
-            if not is_plausible(at_s):
-                raise PastError(f"{place}: {name} of {instance}: {time} is before the year 2000, or after tomorrow")
+            at_s, value = unix_s(time), float(text)
             if not isfinite(value):
                 self._counts.notes[_NO_NUMBER] += 1
-            elif value % 1 or value < 0:
-                raise PastError(f"{place}: {name} of {instance}: {text} is no count: give a counter, no rate or gauge")
-            elif self._since_s <= at_s <= self._until_s:
-                self._point(instance, at_s, value, last, place)
-                last = self._last[key] = at_s, value
+                continue
+            if value % 1 or value < 0:
+                raise ValueError(f"{name} of {instance}: {text} is no count: give a counter, no rate or gauge")
+            begins = at_s, value if at_s <= self._begin_s[instance] else 0.0
+            before_s, before = self._last.get(key, begins)
+            if at_s < before_s:
+                raise ValueError(f"{instance} at {clock(at_s)}: goes back in time: give the files in the order of time")
+            self._count(instance, at_s, value - before if value >= before else value, at_s - before_s)
+            self._last[key] = at_s, value
 
-    def _point(self, instance: str, at_s: float, value: float, last: tuple[float, float] | None, place: str) -> None:
-        before_s, before = last or (at_s, value if at_s <= self._begin_s[instance] else 0.0)
-        if at_s < before_s:
-            sentence = "goes back in time: give the files in the order of time"
-            raise PastError(f"{place}: {instance} at {clock(at_s)}: {sentence}")
-        rise = value - before if value >= before else value
-        is_known = at_s - before_s <= self._counts.window_s
+    def _count(self, instance: str, at_s: float, rise: float, within_s: float) -> None:
+        is_known = within_s <= self._counts.window_s
         self._near[is_known] += 1
         if rise and not is_known:
             self._counts.notes[_IN_GAP] += 1

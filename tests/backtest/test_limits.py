@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.backtest import error_counts
 from sidecar.backtest.error_counts import ErrorCounts, PastError
-from sidecar.backtest.limits import Findings, judge, usual_errors
+from sidecar.backtest.limits import Limits, judge, usual_errors
 
 BEGIN = 1_700_000_040
 """The beginning of a window of 60 s."""
@@ -26,10 +26,10 @@ def past(errors: Mapping[str, Sequence[tuple[float, int]]], for_s: float = QUIET
     return counts
 
 
-def reached(findings: Findings, limit: int) -> tuple[int, int, int]:
+def reached(findings: Limits, limit: int) -> tuple[int, int, int]:
     """How often this limit was reached, by how many containers, and how often by most of the fleet together."""
-    reaches = findings.limits[limit]
-    return len(reaches), len({one.instance for one in reaches}), sum(one.is_fleet_wide for one in reaches)
+    reaches = findings.reaches[limit]
+    return len(reaches), len({one.container for one in reaches}), sum(one.fleet_wide for one in reaches)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_set_limit_is_above_what_healthy_containers_have_and_below_a_sick_one() 
     assert 2.4 < usual.mean < 2.7, "2.4 errors a window, with the error of the estimate"
     assert usual.most < findings.suggested < 30
     assert reached(findings, findings.suggested) == (1, 1, 0)
-    (reach,) = findings.limits[findings.suggested]
-    assert (reach.instance, reach.errors > 25) == ("c", True)
+    (reach,) = findings.reaches[findings.suggested]
+    assert (reach.container, reach.errors > 25) == ("c", True)
     assert reached(findings, 5)[0] > 100
 
 

@@ -34,12 +34,12 @@ def errors(
     return {"__name__": "errors_total", "instance": instance, **labels}, points
 
 
-def read(tmp_path: Path, *answers: bytes, **options: Any) -> ErrorCounts:
+def read(tmp_path: Path, *answers: bytes, since_s: float = 0.0) -> ErrorCounts:
     paths = [tmp_path / f"{number}.json" for number in range(len(answers))]
     for path, text in zip(paths, answers, strict=True):
         path.write_bytes(text)
-    counts = ErrorCounts("saved", 60.0)
-    CounterRange(counts, **options).read_files(paths)
+    counts = ErrorCounts("saved", 60.0, since_s)
+    CounterRange(counts).read_files(paths)
     return counts
 
 
@@ -91,8 +91,8 @@ def test_files_follow_each_other_and_may_be_compressed(tmp_path: Path) -> None:
 
 
 def test_only_the_time_that_was_asked_for_counts(tmp_path: Path) -> None:
-    found = read(tmp_path, answer(errors("a", 1, 2, 4, 8)), since_s=BEGIN + 15, until_s=BEGIN + 30)
-    assert counted(found) == {"a": [(2, 2)]}
+    found = read(tmp_path, answer(errors("a", 1, 2, 4, 8)), since_s=BEGIN + 30)
+    assert counted(found) == {"a": [(2, 2), (3, 4)]}
 
 
 def series(**labels: str) -> bytes:
@@ -107,8 +107,8 @@ def series(**labels: str) -> bytes:
         (b'{"status":"error","error":"query timed out"}', "is no answer of Prometheus to query_range: query timed out"),
         (b"[1]", "is no answer of Prometheus"),
         (b'{"data":{"resultType":"vector","result":[]}}', "is no answer of Prometheus to query_range"),
-        (answer(), "saved: no series within the time of --since and --until"),
-        (answer(({"__name__": "a", "instance": "b"}, [])), "saved: no series within the time of --since and --until"),
+        (answer(), "saved: no series since then"),
+        (answer(({"__name__": "a", "instance": "b"}, [])), "saved: no series since then"),
         (b'{"data":{"resultType":"matrix","result":[3]}}', "expected series such as"),
         (series(instance="a"), "a series without a name, as of rate() or sum by ()"),
         (series(__name__="errors_total"), "errors_total: a series without the label 'instance': set --instance-label"),
@@ -116,9 +116,8 @@ def series(**labels: str) -> bytes:
         (answer(errors("a", 1, -1)), "errors_total of a: -1 is no count"),
         (
             answer(errors("a", 1, 2)).replace(str(BEGIN).encode(), b"17"),
-            "errors_total of a: 17 is before the year 2000, or after tomorrow",
+            "'17' is before the year 2000, or after tomorrow",
         ),
-        (answer(errors("a", 1, 2)).replace(str(BEGIN).encode(), str(BEGIN * 1000).encode()), "or after tomorrow"),
         (answer(errors("a", *[1, None, None, None, None] * 3)), "saved: most points are further apart than the window"),
         (gzip.compress(answer(errors("a", 1, 2)))[:-12], "the gzip data is damaged or cut off"),
     ],
