@@ -68,7 +68,7 @@ def test_every_setting_with_the_name_of_a_url_or_path_is_in_the_tables() -> None
         f"{{scheme}}://:{SECRET * 1000}@h/",
         f"{{scheme}}://{SECRET}\x00h/",
         f"{{scheme}}://{SECRET} h/",
-        "unix://run/a.sock",
+        *("h:8080", "ftp://h/", "/run/app.sock", "unix://run/a.sock", "{scheme}://:80/"),
         f"unix:///{'a' * 108}",
     ],
 )
@@ -142,6 +142,20 @@ def test_file_behind_a_closed_directory_is_a_sentence_too(tmp_path: Path) -> Non
             _complaint(name, f"{closed}/file")
     finally:
         os.seteuid(0)
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("http://localhost:8080/metrics", urls.Target("http://localhost:8080/metrics")),
+        (" https://user:secret@[::1]/m?x=1 ", urls.Target("https://user:secret@[::1]/m?x=1")),
+        ("unix:///run/app.sock", urls.Target("http://localhost/metrics", "/run/app.sock")),
+        ("unix:///run/app.sock:/prom/x?y=1", urls.Target("http://localhost/prom/x?y=1", "/run/app.sock")),
+        ("UNIX:///run/app.sock:/", urls.Target("http://localhost/", "/run/app.sock")),
+    ],
+)
+def test_metrics_page_is_at_a_url_or_behind_a_unix_socket(url: str, target: urls.Target) -> None:
+    assert urls.parse_target(url) == target
 
 
 # -- what is shown ----------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -138,59 +138,43 @@ async def test_connection_without_an_answer_says_nothing() -> None:
 # -- looking ----------------------------------------------------------------------------------------------------------
 
 
-class Watch:
-    """An ``AppPort`` that looks when the test wants; ``takes``: whether the inbox has room."""
-
-    def __init__(self, port: int, host: str | None = None) -> None:
-        self.offered: list[Report] = []
-        self.failures: list[Exception] = []
-        self.takes = True
-        self._port = AppPort(
-            (host, port), offer=self._offer, is_well=lambda: True, on_failure=self.failures.append, clock=self.clock
-        )
-        self.now = 0.0
-
-    def clock(self) -> float:
-        return self.now
-
-    def look(self) -> int:
-        """The number of incarnations seen so far."""
-        self.now += 1.0
-        asyncio.run(self._port.look())
-        assert self.failures == []
-        return len(self.offered)
-
-    def _offer(self, reports: Sequence[Report]) -> bool:
-        if self.takes:
-            self.offered += reports
-        return self.takes
+def _watch(port: int, **how: Any) -> AppPort:
+    """A watch of this port, by the loop's clock, whose looks must not fail."""
+    options: dict[str, Any] = {
+        "offer": lambda _: True,
+        "is_well": lambda: True,
+        "on_failure": lambda error: pytest.fail(f"{error!r}"),
+        "clock": asyncio.get_running_loop().time,
+    }
+    return AppPort((None, port), **(options | how))
 
 
-def test_incarnation_that_finds_the_inbox_full_is_offered_again() -> None:
+async def test_incarnation_that_finds_the_inbox_full_is_offered_again() -> None:
+    offered, answers = list[Sequence[Report]](), iter([False, True])
+
+    def offer(reports: Sequence[Report]) -> bool:
+        offered.append(reports)
+        return next(answers)
+
     with socket.create_server(("127.0.0.1", 0)) as app:
-        watch = Watch(app.getsockname()[1])
-        watch.takes = False
-        assert watch.look() == 0
-        watch.takes = True
-        assert watch.look() == watch.look() == 1
-        assert watch.offered == [AppListening(str(os.fstat(app.fileno()).st_ino))]
+        watch = _watch(app.getsockname()[1], offer=offer)
+        for _ in range(3):
+            await watch.look()
+        assert offered == [[AppListening(str(os.fstat(app.fileno()).st_ino))]] * 2
 
 
-def test_failure_of_a_look_is_passed_on_and_the_next_look_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failure_of_a_look_is_passed_on_and_the_next_look_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     failures: list[Exception] = []
 
     async def fail() -> None:
         raise PermissionError("no /proc")
 
-    async def run() -> None:
-        watch = AppPort((None, 1), offer=lambda _: True, is_well=lambda: False, on_failure=failures.append)
-        monkeypatch.setattr(watch, "look", fail)
-        monkeypatch.setattr("sidecar.inputs.app_port.UNWELL_S", 0.0)
-        running = asyncio.create_task(watch.run())
-        await eventually(lambda: len(failures) >= 3, timeout_s=60, what="the third look fails too")
-        running.cancel()
-
-    asyncio.run(run())
+    watch = _watch(1, is_well=lambda: False, on_failure=failures.append)
+    monkeypatch.setattr(watch, "look", fail)
+    monkeypatch.setattr("sidecar.inputs.app_port.UNWELL_S", 0.0)
+    running = asyncio.create_task(watch.run())
+    await eventually(lambda: len(failures) >= 3, timeout_s=60, what="the third look fails too")
+    running.cancel()
     assert {type(error) for error in failures} == {PermissionError}
 
 
@@ -198,15 +182,7 @@ def test_failure_of_a_look_is_passed_on_and_the_next_look_is_made(monkeypatch: p
 async def test_port_at_which_nobody_listens_after_the_grace_is_reported_once_each_time() -> None:
     absent, loop = list[float](), asyncio.get_running_loop()
     port = free_port()
-    watch = AppPort(
-        (None, port),
-        offer=lambda _: True,
-        is_well=lambda: True,
-        on_failure=lambda error: pytest.fail(f"{error!r}"),
-        on_absent=lambda: absent.append(loop.time()),
-        grace_s=30.0,
-        clock=loop.time,
-    )
+    watch = _watch(port, on_absent=lambda: absent.append(loop.time()), grace_s=30.0)
     begun, after_s = loop.time(), 30.0 + ABSENT_S
     for _ in range(60):
         await watch.look()
@@ -230,14 +206,7 @@ async def test_app_is_looked_at_more_often_while_a_restart_would_end_something(*
         times.append(asyncio.get_running_loop().time())
         return times[-1]
 
-    watch = AppPort(
-        (None, 1),
-        offer=lambda _: True,
-        is_well=lambda: is_well,
-        on_failure=lambda error: pytest.fail(f"{error!r}"),
-        clock=clock,
-    )
-    running = asyncio.create_task(watch.run())
+    running = asyncio.create_task(_watch(1, is_well=lambda: is_well, clock=clock).run())
     await asyncio.sleep(8.9)
     running.cancel()
     assert len(times) == looks
@@ -281,29 +250,6 @@ def _app(command: list[str], port: int) -> Iterator[None]:
         wait_for(lambda: not asked_of_the_kernel(port), timeout_s=60, what="the app is gone")
 
 
-@asynccontextmanager
-async def _watching(port: int) -> AsyncIterator[list[Report]]:
-    """A watch that looks in its own rhythm at an app that is up; the incarnations that it has begun."""
-    begun: list[Report] = []
-
-    def offer(reports: Sequence[Report]) -> bool:
-        begun.extend(reports)
-        return True
-
-    watch = AppPort(
-        (None, port),
-        offer=offer,
-        is_well=lambda: True,
-        on_failure=lambda error: pytest.fail(f"{error!r}"),
-        clock=asyncio.get_running_loop().time,
-    )
-    looking = asyncio.create_task(watch.run())
-    try:
-        yield begun
-    finally:
-        looking.cancel()
-
-
 @pytest.mark.parametrize(
     "program", [pytest.param(each, marks=() if each == "prefork" else pytest.mark.site) for each in PROGRAMS]
 )
@@ -311,10 +257,17 @@ async def _watching(port: int) -> AsyncIterator[list[Report]]:
 async def test_every_restart_of_a_real_app_is_noticed_within_a_second_and_none_is_invented(program: str) -> None:
     """The seconds are those of the watch: while the processes start and end, its clock stands still."""
     command, port = PROGRAMS[program], free_port()
-    async with _watching(port) as begun:
-        for restart in range(1, RESTARTS + 1):
-            with _app(command, port):
-                await asyncio.sleep(NOTICED_S)
-                assert len(begun) == restart
-                await asyncio.sleep(restart * 407.3)  # an hour in all, in another part of the rhythm
-                assert len(begun) == restart
+    begun: list[Report] = []
+
+    def offer(reports: Sequence[Report]) -> bool:
+        begun.extend(reports)
+        return True
+
+    looking = asyncio.create_task(_watch(port, offer=offer).run())
+    for restart in range(1, RESTARTS + 1):
+        with _app(command, port):
+            await asyncio.sleep(NOTICED_S)
+            assert len(begun) == restart
+            await asyncio.sleep(restart * 407.3)  # an hour in all, in another part of the rhythm
+            assert len(begun) == restart
+    looking.cancel()

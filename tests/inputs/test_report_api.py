@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 FULL_BODY = (
     b'{"count":2,"level":"recovered","kind":"redis","message":"m","fingerprint":"f","fatal":true,"app_start":"b"}'
 )
-FULL_PING = ErrorReport(2, ErrorLevel.RECOVERED, "redis", "m", "f", fatal=True, app_start="b")
+FULL_REPORT = ErrorReport(2, ErrorLevel.RECOVERED, "redis", "m", "f", fatal=True, app_start="b")
 REASON = Reason("errors", 5, 5, "5 server errors in 60 s, the limit is 5")
 EVIDENCE = Evidence(60, 5, {"redis": 3, "unknown": 2}, {"recovered": 1}, oldest_age_s=12, newest_age_s=0)
 UP = start("app/a", 100.0, Policy())
@@ -119,20 +118,14 @@ errors = partial(post, "/errors")
         pytest.param(errors(), (ErrorReport(),), id="nothing"),
         pytest.param(get("/errors", method="POST"), (ErrorReport(),), id="nothing, and no length"),
         pytest.param(b"POST /errors HTTP/1.0\r\n\r\n", (ErrorReport(),), id="HTTP/1.0"),
-        pytest.param(chunked("/errors"), (ErrorReport(),), id="nothing, in chunks"),
-        pytest.param(errors(b"{}"), (ErrorReport(),), id="empty object"),
-        pytest.param(errors(FULL_BODY), (FULL_PING,), id="every field"),
-        pytest.param(chunked("/errors", FULL_BODY[:9], FULL_BODY[9:]), (FULL_PING,), id="in chunks"),
+        pytest.param(errors(FULL_BODY), (FULL_REPORT,), id="every field"),
+        pytest.param(chunked("/errors", FULL_BODY[:9], FULL_BODY[9:]), (FULL_REPORT,), id="in chunks"),
         pytest.param(
             errors(b'[{"count":2},{"kind":"redis"}]'), (ErrorReport(2), ErrorReport(kind="redis")), id="array"
         ),
         pytest.param(errors(b"{}", "Content-Type: text/plain"), (ErrorReport(),), id="any content type"),
-        pytest.param(errors(b"{}", "Content-Encoding: identity"), (ErrorReport(),), id="encoding that is none"),
         pytest.param(errors(b" " * (BODY_LIMIT - 2) + b"{}"), (ErrorReport(),), id="largest body"),
-        pytest.param(post("/results", b'{"ok":3,"failed":2}'), (Results(3, 2),), id="results"),
-        pytest.param(chunked("/results", b'{"ok"', b":3}"), (Results(3),), id="results in chunks"),
-        pytest.param(post("/results", b'{"load":0.7}'), (Results(load=0.7),), id="load"),
-        pytest.param(post("/heartbeat"), (Heartbeat(),), id="heartbeat"),
+        pytest.param(post("/results", b'{"ok":3,"failed":2,"load":0.7}'), (Results(3, 2, load=0.7),), id="results"),
         pytest.param(get("/heartbeat", method="POST"), (Heartbeat(),), id="heartbeat, and no length"),
         pytest.param(post("/heartbeat", b"nonsense"), (Heartbeat(),), id="heartbeat, whatever it says"),
     ],
@@ -171,18 +164,6 @@ async def test_each_turn_of_the_loop_parses_one_large_body(listener: LocalServer
     assert len(set(parsed_in)) == 8
 
 
-async def test_client_of_http_1_0_that_keeps_its_connection_is_answered_in_http_1_0(wire: RawConnection) -> None:
-    for _ in range(2):
-        answer = await wire.ask(b"POST /errors HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n")
-        assert (answer.status, answer.headers.get("connection"), answer.json()) == (202, "keep-alive", {"state": "up"})
-
-
-async def test_client_that_wants_its_connection_closed_gets_that(wire: RawConnection) -> None:
-    answer = await wire.ask(errors(b"{}", "Connection: close"))
-    assert (answer.status, answer.headers.get("connection"), answer.json()) == (202, "close", {"state": "up"})
-    assert await wire.rest() == b""
-
-
 @pytest.mark.parametrize("state", State)
 async def test_response_has_the_present_state(wire: RawConnection, controller: Controller, state: State) -> None:
     controller.state = state
@@ -192,29 +173,20 @@ async def test_response_has_the_present_state(wire: RawConnection, controller: C
 @pytest.mark.parametrize(
     ("request_", "status", "word", "error"),
     [
-        pytest.param(errors(b"{"), 400, "body", "body: not JSON", id="not JSON"),
-        pytest.param(errors(b"\xff"), 400, "body", "body: not JSON (the text is not UTF-8)", id="not UTF-8"),
-        pytest.param(errors(b"[]"), 400, "body", "body: takes an object or", id="empty array"),
-        pytest.param(errors(b'{"count":-1}'), 400, "body", "count: takes a whole number", id="field"),
-        pytest.param(errors(b'[{},{"kind":"a b"}]'), 400, "body", "[1].kind: takes 1 to 64", id="field in the array"),
-        pytest.param(errors(b'{"\\ud800\\n\\u0000":1}'), 400, "body", "\ud800\n\0: no such field", id="odd name"),
-        pytest.param(errors(b" " * BODY_LIMIT + b"{}"), 413, "too_large", "body: larger than 65536 bytes", id="large"),
-        pytest.param(
-            chunked("/errors", *[b" " * 9999] * 7, b"{}"), 413, "too_large", "body: larger", id="large, in chunks"
-        ),
-        pytest.param(errors(b"\x1f\x8b", "Content-Encoding: gzip"), 415, "encoding", "Content-Encoding: ", id="gzip"),
-        pytest.param(post("/results"), 400, "body", "body: not JSON", id="no results"),
-        pytest.param(post("/results", b"{}"), 400, "body", "body: takes an object with ok and failed", id="empty"),
-        pytest.param(post("/results", b'{"ok":-1}'), 400, "body", "ok: takes a whole number", id="field of results"),
-        pytest.param(post("/results", b'{"load":-1}'), 400, "body", "load: takes a number of 0 or more", id="load"),
-        pytest.param(post("/results", b" " * BODY_LIMIT + b"{}"), 413, "too_large", "body: larger", id="large results"),
-        pytest.param(get("/results"), 405, "method", "method: /results takes POST", id="GET of results"),
-        pytest.param(get("/heartbeat"), 405, "method", "method: /heartbeat takes POST", id="GET of the heartbeat"),
-        pytest.param(get("/errors"), 405, "method", "method: /errors takes POST", id="GET of errors"),
-        pytest.param(post("/verdict"), 405, "method", "method: /verdict takes GET, HEAD", id="POST of the verdict"),
-        pytest.param(get("/health"), 404, "path", "path: '/health' is not served here", id="health is elsewhere"),
-        pytest.param(post("/errors/"), 404, "path", "path: '/errors/' is not served here", id="slash behind"),
+        (errors(b"{"), 400, "body", "body: not JSON"),
+        (errors(b'[{},{"kind":"a b"}]'), 400, "body", "[1].kind: takes 1 to 64"),
+        (errors(b'{"\\ud800\\n\\u0000":1}'), 400, "body", "\ud800\n\0: no such field"),
+        (errors(b" " * BODY_LIMIT + b"{}"), 413, "too_large", "body: larger than 65536 bytes"),
+        (chunked("/errors", *[b" " * 9999] * 7, b"{}"), 413, "too_large", "body: larger"),
+        (errors(b"\x1f\x8b", "Content-Encoding: gzip"), 415, "encoding", "Content-Encoding: "),
+        (post("/results"), 400, "body", "body: not JSON"),
+        (post("/results", b'{"ok":-1}'), 400, "body", "ok: takes a whole number"),
+        (get("/errors"), 405, "method", "method: /errors takes POST"),
+        (get("/results"), 405, "method", "method: /results takes POST"),
+        (get("/heartbeat"), 405, "method", "method: /heartbeat takes POST"),
+        (post("/verdict"), 405, "method", "method: /verdict takes GET, HEAD"),
     ],
+    ids=lambda value: repr(value)[:30],
 )
 async def test_bad_report_is_refused_by_field_counted_and_not_passed_on(
     wire: RawConnection,
@@ -260,18 +232,9 @@ DOWN = replace(
     app_start="b2",
 )
 NAMES = {
-    "mode",
-    "state",
-    "state_age_s",
-    "verdict",
-    "reasons",
-    "evidence",
-    "claim",
-    "latched",
-    "would_be_down",
-    "weight",
+    *("mode", "state", "state_age_s", "verdict", "reasons", "evidence", "claim", "latched", "would_be_down"),
+    *("weight", "success_rate", "app_start", "age_s", "retire_in_s", "load"),
 }
-NAMES |= {"success_rate", "app_start", "age_s", "retire_in_s", "load"}
 JUDGED = {
     "verdict": "excessive",
     "reasons": [{"rule": "errors", "value": 5, "limit": 5, "sentence": REASON.sentence}],
@@ -323,11 +286,3 @@ async def test_verdict_has_weight_success_rate_and_the_planned_retirement(
     value = (await wire.ask(get("/verdict"))).json()
     assert (value["weight"], value["success_rate"], value["state"]) == (13, 0.5012, "retiring")
     assert (value["age_s"], value["retire_in_s"], value["load"]) == (1000.0, -5.5, 0.7)
-
-
-async def test_head_of_the_verdict_has_its_length_and_no_body(wire: RawConnection) -> None:
-    whole = await wire.ask(get("/verdict"))
-    head = await wire.ask(get("/verdict", method="HEAD"))
-    assert (head.status, head.headers["content-length"]) == (200, str(len(whole.body)))
-    assert json.loads(whole.body)["state"] == "starting"
-    assert (await wire.ask(errors())).status == 202

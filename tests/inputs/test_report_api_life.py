@@ -93,8 +93,6 @@ async def _hold(local: LocalListener, request: bytes = LIFE) -> RawConnection:
     [
         pytest.param(LIFE, id="empty"),
         pytest.param(get("/life", method="POST"), id="no length"),
-        pytest.param(b"POST /life HTTP/1.0\r\n\r\n", id="HTTP/1.0"),
-        pytest.param(post("/life", b"x" * 9_999), id="an unused body"),
         pytest.param(chunked("/life", b"x" * 9_999), id="in chunks"),
     ],
 )
@@ -130,20 +128,6 @@ async def test_only_the_last_of_several_connections_reports_the_exit(local: Loca
     assert local.gone == 1
 
 
-async def test_client_that_closes_before_the_response_is_forgotten(local: LocalListener) -> None:
-    for _ in range(20):
-        wire = await RawConnection.to(local.listener)
-        await wire.send(LIFE)
-        wire.reset()
-    async with await RawConnection.to(local.listener) as wire:
-        assert (await wire.ask(get("/verdict"))).status == 200
-    await local.ends(0)
-    before = local.gone  # a reset may overtake the request: then there was no connection
-    (await _hold(local)).close()
-    await local.ends(0)
-    assert local.gone == before + 1
-
-
 async def test_life_connection_is_closed_neither_as_idle_nor_for_others(run_dir: Path) -> None:
     local = LocalListener(Observed())
     options: dict[str, Any] = {"idle_s": 0.05, "max_connections": 3}
@@ -176,13 +160,8 @@ async def test_too_many_life_connections_are_refused(local: LocalListener) -> No
 
 @pytest.mark.parametrize(
     ("request_", "status"),
-    [
-        (get("/life"), 405),
-        (post("/life", b"", "Origin: http://evil.example"), 403),
-        (post("/life", b"", "Content-Encoding: gzip", "Content-Length: 2"), 400),
-        (get("/life", "Content-Length: 999999", method="POST"), 413),
-    ],
-    ids=["GET", "web page", "two lengths", "large body"],
+    [(get("/life"), 405), (get("/life", "Content-Length: 999999", method="POST"), 413)],
+    ids=["GET", "large body"],
 )
 async def test_refused_life_connection_reports_no_exit(local: LocalListener, request_: bytes, status: int) -> None:
     async with await RawConnection.to(local.listener) as wire:
@@ -216,12 +195,4 @@ async def test_closing_the_listener_ends_it_promptly_and_is_no_exit_of_the_app(
         await local.listener.close()
         for wire in held:
             assert await wire.rest() == b"0\r\n\r\n"  # in order: the answer is at its end
-    assert (local.held, local.gone) == (0, 0)
-
-
-async def test_app_that_exits_while_the_listener_closes_is_not_reported(local: LocalListener) -> None:
-    held = await _hold(local)
-    closing = asyncio.create_task(local.listener.close())
-    held.reset()
-    await closing
     assert (local.held, local.gone) == (0, 0)

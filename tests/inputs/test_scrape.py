@@ -24,7 +24,7 @@ from harness.ports import free_port
 from harness.virtual_time import START_S, in_virtual_time
 from harness.waiting import eventually
 from sidecar.config.selectors import parse_selectors
-from sidecar.config.urls import Target, parse_target
+from sidecar.config.urls import parse_target
 from sidecar.core.types import Missed, Report, Sample
 from sidecar.inputs.page_download import SLICE_BYTES
 from sidecar.inputs.scrape import CAUSES, Scraper
@@ -151,44 +151,6 @@ def _answering(body: bytes, **headers: str) -> Handler:
     return answer
 
 
-# -- where the page is --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("url", "target"),
-    [
-        ("http://localhost:8080/metrics", Target("http://localhost:8080/metrics")),
-        (" https://user:secret@[::1]/m?x=1 ", Target("https://user:secret@[::1]/m?x=1")),
-        ("unix:///run/app.sock", Target("http://localhost/metrics", "/run/app.sock")),
-        ("unix:///run/app.sock:/prom/x?y=1", Target("http://localhost/prom/x?y=1", "/run/app.sock")),
-        ("UNIX:///run/app.sock:/", Target("http://localhost/", "/run/app.sock")),
-    ],
-)
-def test_target_is_read(url: str, target: Target) -> None:
-    assert parse_target(url) == target
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "localhost:8080",
-        "ftp://x/",
-        "http://",
-        "http://:80/",
-        "http://x:port/",
-        "http://x:0/",
-        "unix://app.sock",
-        "/run/app.sock",
-        "http://secret@[/",
-    ],
-)
-def test_bad_target_is_refused_without_repeating_it(url: str) -> None:
-    sentence = r"takes http://, https:// or unix:///path/of\.sock:/metrics"
-    with pytest.raises(ValueError, match=rf"^({sentence}|has a bad port: it must be a number from 1 to 65535)$"):
-        parse_target(url)
-
-
 # -- good pages ---------------------------------------------------------------------------------------------
 
 
@@ -205,12 +167,11 @@ async def test_second_page_becomes_a_sample() -> None:
 
 
 async def test_page_on_a_unix_socket(run_dir: Path) -> None:
-    page, observed = Page(), Observed()
+    page = Page()
     async with _serving(page, path=str(run_dir / "app.sock")) as url:
-        scraper = _scraper(url, observed)
-        sample = await scraper.scrape()
+        scraper = _scraper(url, Observed())
+        assert isinstance(await scraper.scrape(), Sample)
         await scraper.close()
-    assert isinstance(sample, Sample)
     assert page.asked[0].path == "/metrics"
 
 
@@ -454,20 +415,25 @@ async def test_refused_connection_is_a_missed_scrape(run_dir: Path) -> None:
         await scraper.close()
 
 
-@pytest.mark.parametrize("answer", [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"])
-async def test_answer_that_is_not_http_is_a_protocol_error(answer: bytes) -> None:
+async def _scraped_raw(*answers: bytes) -> list[Sample | Missed]:
+    """The results of scrapes of a server that sends these bytes, each on a connection that it then closes."""
+    left = iter(answers)
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
-        await writer.drain()
+        writer.write(next(left))
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    scraper = _scraper(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", Observed())
-    assert await scraper.scrape() == Missed("protocol")
-    await scraper.close()
-    server.close()
-    await server.wait_closed()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        scraper = _scraper(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", Observed())
+        results = [await scraper.scrape() for _ in answers]
+        await scraper.close()
+    return results
+
+
+async def test_answer_that_is_not_http_is_a_protocol_error() -> None:
+    answers = (b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n")
+    assert await _scraped_raw(*answers) == [Missed("protocol")] * 2
 
 
 @pytest.mark.parametrize("url", ["http://a..b/", "http://user:p\u0107@127.0.0.1:1/", "http://user:%C4%87@127.0.0.1:1/"])
@@ -479,26 +445,10 @@ async def test_host_or_password_that_http_cannot_have_is_quoted_nowhere(url: str
 
 
 async def test_text_that_ends_with_its_connection_is_used_up_to_its_last_whole_line() -> None:
-    values = iter([b"10\nhttp_requests_total 55", b"12\nhttp_requests_total 5", b"13\n"])
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(
-            b'HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nhttp_requests_total{code="500"} ' + next(values)
-        )
-        writer.close()
-        await writer.wait_closed()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    scraper = _scraper(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", Observed())
-    assert [await scraper.scrape() for _ in range(3)] == [
-        Sample({}),
-        Sample({"unknown": 2}, 2),
-        Sample({"unknown": 1}, 1),
-    ]
-    await scraper.close()
-    server.close()
-    await server.wait_closed()
+    head = b'HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nhttp_requests_total{code="500"} '
+    pages = (b"10\nhttp_requests_total 55", b"12\nhttp_requests_total 5", b"13\n")
+    samples = [Sample({}), Sample({"unknown": 2}, 2), Sample({"unknown": 1}, 1)]
+    assert await _scraped_raw(*(head + page for page in pages)) == samples
 
 
 async def test_unforeseen_failure_is_reported_and_a_missed_scrape() -> None:
