@@ -159,6 +159,7 @@ ELSEWHERE: Final = {
 }
 """Settings that act outside the composition, or in a part of it that has its own table, with the test of each."""
 
+
 class Compositions:
     """Composes a sidecar with these flags, and remembers its facts."""
 

@@ -43,35 +43,6 @@ def check_times(rig: ControllerRig) -> list[float]:
 
 
 @in_virtual_time
-async def test_error_that_crosses_the_limit_is_judged_at_once() -> None:
-    async with ControllerRig() as rig:
-        await rig.errors(4)
-        assert rig.state() is State.UP
-        await rig.errors(1)
-        assert rig.state() is State.SUSPECT
-
-
-@in_virtual_time
-async def test_claim_is_made_after_the_settle_and_not_before() -> None:
-    async with ControllerRig() as rig:
-        await rig.errors(5, app_start="boot-1")
-        await rig.advance(2.75)
-        assert rig.budget.asked == []
-        await rig.advance(0.5)
-        assert rig.budget.asked == ["web/a/boot-1"]
-
-
-@in_virtual_time
-async def test_window_that_empties_during_the_settle_makes_no_claim() -> None:
-    async with ControllerRig(replace(POLICY, settle_s=8.0), window_s=5) as rig:
-        await rig.errors(5)
-        await rig.advance(9)
-        assert rig.state() is State.UP
-        await rig.advance(60)
-        assert rig.budget.asked == []
-
-
-@in_virtual_time
 async def test_app_reports_its_version_and_the_next_incarnation_its_own() -> None:
     async with ControllerRig() as rig:
         versions = []

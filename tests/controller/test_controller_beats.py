@@ -16,8 +16,6 @@ from sidecar.controller.inbox import Inbox
 from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, RETURN_BEATS, Membership
 from sidecar.core.types import (
     Beat,
-    Claim,
-    Denied,
     Fleet,
     Granted,
     Policy,
@@ -175,20 +173,6 @@ async def test_claim_is_not_made_again_before_its_token_is_given_back() -> None:
         rig.budget.return_gate.set()
         await settle()
         assert (rig.budget.returned, len(rig.budget.asked)) == (RETURNED, 2)
-
-
-@in_virtual_time
-async def test_token_that_a_hold_took_back_while_the_evidence_was_kept_is_given_back() -> None:
-    async def looks(_claim: Claim, _reason: str) -> str:
-        await asyncio.sleep(1)
-        return ""
-
-    async with ControllerRig(AT_ONCE, hook=looks) as rig:
-        await rig.errors(5, app_start="boot-1")
-        await rig.answered(GRANTED)
-        await rig.advance(1)
-        await rig.answered(Denied("hold", 1, 10, 60.0))
-        assert (rig.state(), rig.budget.returned) == (State.SUSPECT, RETURNED)
 
 
 @pytest.mark.parametrize(

@@ -44,31 +44,6 @@ async def test_restart_of_the_app_cancels_the_claim_of_the_old_life() -> None:
         assert rig.budget.most_at_once == 1
 
 
-@in_virtual_time
-async def test_stale_reports_of_an_ended_life_are_counted_apart() -> None:
-    async with ControllerRig() as rig:
-        await rig.errors(1, app_start="boot-1")
-        await rig.errors(2, app_start="boot-2")
-        await rig.pings(
-            ErrorReport(9, app_start="boot-1"), ErrorReport(9, app_start="boot-1"), ErrorReport(1, app_start="boot-2")
-        )
-        assert rig.controller.stale_reports == 2
-        assert rig.controller.snapshot.evidence.errors == 3
-        assert rig.controller.container.app_start == "boot-2"
-
-
-@in_virtual_time
-async def test_culled_app_that_is_replaced_starts_clean() -> None:
-    async with ControllerRig(replace(NO_SETTLE, drain_s=0.0)) as rig:
-        await rig.errors(5, app_start="boot-1")
-        await rig.answered(GRANTED)
-        assert rig.state() is State.DOWN
-        await rig.pings(ErrorReport(0, app_start="boot-2"))
-        await rig.advance(10)
-        assert rig.state() is State.UP
-        assert rig.notes.last == Memory("web/a", "boot-2", "boot-2")
-
-
 # -- the names that a metrics page gives ----------------------------------------------------------------------
 
 
@@ -114,17 +89,6 @@ async def test_either_name_that_changes_begins_a_life_and_ends_both_old_names(fi
         await rig.reports(*new)
         assert rig.controller.snapshot.evidence.errors == 4
         assert sum(isinstance(event, Restarted) for event in rig.events) == 1
-
-
-@in_virtual_time
-async def test_culled_life_named_by_the_app_ends_when_its_page_names_another() -> None:
-    async with ControllerRig(AT_ONCE) as rig:
-        await rig.reports(ErrorReport(5, app_start="boot-1"))
-        await rig.answered(GRANTED)
-        await rig.reports(page(0, "100.5"))
-        assert rig.state() is State.DOWN
-        await rig.reports(page(0, "200.5"))
-        assert (rig.state(), rig.latch) == (State.UP, None)
 
 
 @pytest.mark.parametrize(

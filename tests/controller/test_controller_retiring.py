@@ -12,7 +12,6 @@ from harness.controller import POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.journal import Memory
 from sidecar.core.life.container import start
-from sidecar.core.life.events import Culled
 from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
 from sidecar.core.types import (
     Denied,
@@ -59,17 +58,6 @@ async def test_old_container_retires_under_a_lease() -> None:
         assert rig.budget.claims == []
         assert rig.budget.most_at_once == 1
         assert rig.failures == []
-
-
-@in_virtual_time
-async def test_app_that_falls_silent_counts_as_idle() -> None:
-    async with aging_stage(PATIENT) as rig:
-        await rig.advance(80)
-        await rig.reports(Results(load=0.9))
-        await rig.advance(59)
-        assert rig.state() is State.UP
-        await rig.advance(12)
-        assert rig.state() is State.RETIRING
 
 
 @in_virtual_time
@@ -124,24 +112,6 @@ async def test_snapshot_tells_when_the_end_is_due_and_how_busy_the_app_is() -> N
 
 
 # -- orders of a person ---------------------------------------------------------------------------------------
-
-
-@in_virtual_time
-async def test_ordered_cull_is_claimed_as_such_and_carried_out() -> None:
-    async with ControllerRig() as rig:
-        await rig.errors(1, kind="redis", app_start="boot-1")
-        rig.controller.inbox.put(ORDERED)
-        await settle()
-        (claim,) = rig.budget.claims
-        assert (claim.claim_id, claim.cause) == ("web/a/boot-1", "manual")
-        await rig.answered(Granted(1, 10))
-        await rig.advance(10)
-        assert rig.state() is State.DOWN
-        assert rig.latch is not None
-        assert rig.latch.reason == "a person ordered the cull"
-        (culled,) = (event for event in rig.events if isinstance(event, Culled))
-        assert culled.order is not None
-        assert culled.order.author == "ann"
 
 
 @in_virtual_time

@@ -66,28 +66,25 @@ async def test_hook_is_run_between_the_grant_and_the_drain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("again", "state"),
+    ("again", "state", "returned"),
     [
-        (Denied("hold", 1, 10, 60.0), State.SUSPECT),
-        (REPLAYED, State.DRAINING),
-        (Unknown("timeout"), State.DRAINING),
+        (Denied("hold", 1, 10, 60.0), State.SUSPECT, [("a", "web/a/life-1")]),
+        (REPLAYED, State.DRAINING, []),
+        (Unknown("timeout"), State.DRAINING, []),
     ],
     ids=["held", "still granted", "no clear answer takes back no grant"],
 )
-def test_hold_that_a_person_sets_while_the_hook_runs_is_heard(again: Denied | Granted | Unknown, state: State) -> None:
-    @in_virtual_time
-    async def story() -> None:
-        async with _stage(Looker(takes_s=2.0)) as rig:
-            await rig.pings(SICK)
-            await rig.answered(GRANTED)
-            await rig.advance(2.0)
-            assert rig.state() is State.SUSPECT
-            await rig.answered(again)
-            ended.append(rig.state())
-
-    ended: list[State] = []
-    story()
-    assert ended == [state]
+@in_virtual_time
+async def test_hold_that_a_person_sets_while_the_hook_runs_is_heard(
+    again: Denied | Granted | Unknown, state: State, returned: list[tuple[str, str]]
+) -> None:
+    async with _stage(Looker(takes_s=2.0)) as rig:
+        await rig.pings(SICK)
+        await rig.answered(GRANTED)
+        await rig.advance(2.0)
+        assert rig.state() is State.SUSPECT
+        await rig.answered(again)
+        assert (rig.state(), rig.budget.returned) == (state, returned)
 
 
 @in_virtual_time

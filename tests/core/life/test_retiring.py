@@ -8,7 +8,6 @@ import pytest
 
 from harness.containers import (
     AGING,
-    APP,
     BUSY,
     DENIED,
     DOWN,
@@ -20,11 +19,9 @@ from harness.containers import (
     RETIRING,
     REVIVED,
     SICK,
-    STOPPING,
     SUSPECT,
     UNKNOWN,
     UP,
-    answered,
     asks,
     begun,
     lease_wishes,
@@ -36,16 +33,13 @@ from harness.containers import (
 from sidecar.core.life.container import Container, resume
 from sidecar.core.life.triggers import (
     AppRestarted,
-    ClaimToken,
     ClearWindow,
-    CullOrdered,
     GiveBack,
     RequestLease,
     SaveMemory,
-    StopRequested,
     Trigger,
 )
-from sidecar.core.types import NO_IDENTITY, Answer, Denied, Latch, Policy, Presence, RandomIdentity, State
+from sidecar.core.types import NO_IDENTITY, Answer, Denied, Latch, Policy, RandomIdentity, State
 
 ASK, RELEASE = RequestLease("lease-1"), GiveBack("lease-1")
 PATIENT = replace(AGING, lifetime_max_s=200.0)
@@ -183,12 +177,6 @@ def test_sick_container_is_no_longer_retired(rows: list[Row]) -> None:
     check_story([*DUE, *rows])
 
 
-def test_back_off_of_leases_is_none_of_claims() -> None:
-    container = check_story([*DUE, (105, UNKNOWN, RETIRING, []), (106, FINE, RETIRING, [ASK])])
-    container = check_story([(106, UNKNOWN, RETIRING, []), (107, SICK, SUSPECT, [RELEASE])], container=container)
-    assert container.unknowns == 0
-
-
 # -- nobody came to replace it --------------------------------------------------------------------------------
 
 GONE: list[Row] = [*DUE, (105, GRANTED, DRAINING, []), (115, FINE, DOWN, [])]
@@ -243,19 +231,6 @@ def test_life_that_chance_gave_no_word_is_not_retired() -> None:
 # -- stopping, shadow, revival --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [(101, StopRequested(), STOPPING, []), (102, GRANTED, STOPPING, [RELEASE])],
-        [(105, DENIED, RETIRING, []), (106, StopRequested(), STOPPING, [RELEASE])],
-        [(105, GRANTED, DRAINING, []), (106, StopRequested(), STOPPING, []), (500, FINE, STOPPING, [])],
-    ],
-    ids=["granted while we stop", "perhaps granted before", "a lease in use is kept"],
-)
-def test_sidecar_that_stops_gives_back_what_it_does_not_use(rows: list[Row]) -> None:
-    check_story([*DUE, *rows])
-
-
 @pytest.mark.parametrize("state", [DRAINING, DOWN])
 def test_revival_of_a_retired_container_resigns_and_leaves_it_in_peace_for_a_while(state: State) -> None:
     container, effects = step(replace(retired(), state=state), REVIVED, 120.0, AGING)
@@ -263,16 +238,6 @@ def test_revival_of_a_retired_container_resigns_and_leaves_it_in_peace_for_a_whi
     assert (container.state, container.latch, container.life) == (UP, None, "revived-1")
     assert container.identity == RandomIdentity("lease-2")
     check_story([(144.9, FINE, UP, []), (145, FINE, RETIRING, [RequestLease("lease-2")])], container=container)
-
-
-def test_order_comes_before_a_retirement_and_leads_back_to_it_if_refused() -> None:
-    container = check_story([*DUE, (105, DENIED, RETIRING, [])])
-    container, effects = step(container, CullOrdered("ann", "it leaks"), 106.0, AGING)
-    assert effects == (RELEASE, SaveMemory(), ClaimToken(f"{APP}/one"))
-    assert container.presence is Presence.WELL
-    container, effects = step(container, answered(container, DENIED), 107.0, AGING)
-    assert (container.state, container.due, effects) == (RETIRING, 107.0, ())
-    check_story([(107, FINE, RETIRING, [ASK])], container=container)
 
 
 def test_name_that_comes_while_the_lease_is_asked_for_is_no_other_life() -> None:
