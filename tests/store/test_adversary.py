@@ -384,37 +384,6 @@ def test_no_schedule_breaks_a_promise(part: float, steps: dict[Step, int], sched
 # -- schedules that broke a promise once --------------------------------------------------------------------------
 
 
-def test_requester_without_a_recent_beat_counts_in_the_floor() -> None:
-    """After a silence no container had a recent beat, and the floor of zero let the last one go."""
-    world = World(FleetSettings(min_healthy="800p", trial=False), 2, 0)
-    for sidecar in world.sidecars:
-        world.run(world.beat(sidecar))
-    world.advance(61 * US_PER_S)
-    one = world.sidecars[0]
-    one.presence = Presence.SUSPECT
-    answer = world.run(world.claim(one))
-    assert isinstance(answer, Denied)
-    assert answer.reason == "last"
-
-
-def test_a_restarted_sidecar_knows_that_its_name_is_used_twice() -> None:
-    """It had not seen the other one itself, and was granted a token between two beats of that."""
-    world = World(FleetSettings(min_healthy="0", trial=False), 4, 0)
-    one, twin = world.sidecars[0], world.newcomer()
-    twin.name, twin.life = one.name, "11"
-    for sidecar in world.sidecars:
-        world.run(world.beat(sidecar))
-    world.advance(16 * US_PER_S)
-    twin.presence = Presence.SUSPECT
-    for sidecar in (one, twin, one, twin):
-        world.run(world.beat(sidecar))
-    world.start(twin)
-    world.run(world.beat(twin))
-    answer = world.run(world.claim(twin))
-    assert isinstance(answer, Denied)
-    assert answer.reason == "duplicate"
-
-
 def test_a_clock_that_is_set_twice_is_noticed_by_a_sidecar_that_was_not_there_between() -> None:
     """The first loss was recorded, and the second taken for it: the window it closed was over by the new clock."""
     world = World(FleetSettings(min_healthy="0", trial=False), 4, 0)

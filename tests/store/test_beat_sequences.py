@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from sidecar.core.types import Beat, Presence
 from sidecar.store.alone import AloneStore
 from sidecar.store.protocol import MAX_CAUSES, OTHER
 from store.conftest import Clock, assert_stores_agree
+from store.test_contract import of_a_fleet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,21 +90,6 @@ def test_causes_beyond_the_first_are_counted_together_on_both_stores(faketime_re
     assert_stores_agree(answers, history, faketime_redis)
 
 
-async def test_counts_are_bounded_and_make_room_when_there_is_no_suspect() -> None:
-    clock = Clock()
-    store = MemoryStore(lambda: clock.now_us)
-    for number in range(2 * MAX_CAUSES):
-        await send_beat(store, suspect(f"m{number}", f"cause {number}", refused=True))
-    view = await look(store)
-    assert (len(view.causes), view.causes[OTHER], view.control[f"refused|{OTHER}"]) == (MAX_CAUSES + 1, 100, 100)
-    for number in range(2 * MAX_CAUSES):
-        await send_beat(store, beat(f"m{number}"))
-    view = await look(store)
-    assert (view.causes, view.control[f"recovered|{OTHER}"], len(view.control)) == ({}, 100, 2 * MAX_CAUSES + 2)
-    await send_beat(store, suspect("a", "new", refused=True))
-    assert (await look(store)).control == {"refused|new": 1}
-
-
 # -- one beat after the other -----------------------------------------------------------------------------------
 
 REFUSED, WELL = suspect("a", refused=True), beat("a")
@@ -120,12 +107,14 @@ ENDINGS: Final = [
 ]
 
 
-async def test_refused_suspect_is_counted_once_and_by_how_it_ended() -> None:
-    for ending, counted in ENDINGS:
-        store = MemoryStore(lambda: 1)
-        for told in (suspect("a"), REFUSED, suspect("a"), ending):
-            await send_beat(store, told)
-        assert (await look(store)).control == {"refused|redis": 1, **counted}, ending
+@of_a_fleet
+@pytest.mark.parametrize(("ending", "counted"), ENDINGS)
+async def test_refused_suspect_is_counted_once_and_by_how_it_ended(
+    store: Store, ending: Beat, counted: dict[str, int]
+) -> None:
+    for told in (suspect("a"), REFUSED, suspect("a"), ending):
+        await send_beat(store, told)
+    assert (await look(store)).control == {"refused|redis": 1, **counted}
 
 
 @given(HISTORY)

@@ -124,17 +124,6 @@ async def test_cluster_is_connected_by_tls(start_redis: StartRedis, ours: Author
     assert await open_client(f"rediss+cluster://127.0.0.1:{port}?{options_of(ours, ours)}").ping() == "PONG"
 
 
-async def test_replaced_certificate_is_used(
-    tls_port: int, ours: Authority, others: Authority, tmp_path: Path, open_client: OpenClient
-) -> None:
-    cert, key = (Path(shutil.copy(path, tmp_path)) for path in others.sign("client"))
-    client = open_client(f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={ours.ca}&ssl_certfile={cert}&ssl_keyfile={key}")
-    assert await client.ping() in ("tls", "connection")
-    for old, new in zip((cert, key), ours.sign("client"), strict=True):
-        shutil.copy(new, old)
-    assert await client.ping() == "PONG"
-
-
 async def test_half_written_certificate_is_refused_until_it_is_whole(
     tls_port: int, ours: Authority, tmp_path: Path, open_client: OpenClient
 ) -> None:

@@ -134,23 +134,6 @@ async def test_claim_follows_its_key_while_the_slot_moves(cluster: Cluster, open
     assert (redirects(owner, "MOVED") - moved_before, keys_of_slot(cluster, new)) == (1, 1)
 
 
-@pytest.mark.site
-@pytest.mark.process
-async def test_claim_with_keys_that_come_one_by_one_is_unknown_until_the_slot_has_moved(
-    cluster: Cluster, open_client: OpenClient
-) -> None:
-    new, other_key = cluster.strangers_to(KEY)[0], f"{KEY}:never-there"
-    client = open_client(cluster.url)
-    assert await client.claim("a", other_key) == FRESH
-    cluster.begin_move(KEY, new)
-    assert await client.claim("a", other_key) == "cluster"
-    cluster.move_keys(KEY, new)
-    assert await client.claim("a", other_key) == "cluster"
-    cluster.end_move(KEY, new)
-    assert await client.claim("a", other_key) == REPLAYED
-    assert await client.claim("b", other_key) == SECOND
-
-
 # -- a node that dies ---------------------------------------------------------------------------------------
 
 
@@ -168,18 +151,6 @@ async def test_claim_while_the_owner_is_dead_is_unknown_and_is_granted_by_its_re
     assert await client.claim("a") in ("connection", "cluster")
     await becomes(REPLAYED, client)
     assert replica.cli("ROLE")[0] == "master"
-
-
-@pytest.mark.site
-async def test_claims_are_unknown_while_no_node_has_the_slot(mortal_cluster: Cluster, open_client: OpenClient) -> None:
-    owner = mortal_cluster.owner_of(KEY)
-    client = open_client(mortal_cluster.url)
-    assert await client.claim("a") == FRESH
-    mortal_cluster.notice_soon()
-    owner.kill()
-    await becomes("connection", client)
-    owner.restart()
-    await becomes(FRESH, client)  # it has no persistence
 
 
 # -- nodes that make no sense -------------------------------------------------------------------------------

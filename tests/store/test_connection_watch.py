@@ -39,10 +39,6 @@ async def store(redis_server: RedisServer, open_store: OpenStore) -> RedisStore:
     return store
 
 
-async def test_store_that_was_never_used_has_lost_nothing(open_store: OpenStore) -> None:
-    assert not open_store("redis://127.0.0.1:1").has_lost_connection()
-
-
 async def test_server_that_is_killed_is_noticed_and_a_beat_asks_the_next_process(
     redis_server: RedisServer, store: RedisStore
 ) -> None:

@@ -70,16 +70,6 @@ async def test_text_that_is_no_instant_of_a_renewal_hinders_no_beat(
     assert (await send_beat(open_store(redis_server.url), beat("a"))).alive == 1
 
 
-async def test_article_counter_is_kept_for_the_window_from_its_last_count_on(
-    faketime_redis: RedisServer, open_store: OpenStore
-) -> None:
-    clock, store = Clock(faketime_redis), open_store(faketime_redis.url)
-    for count in (1, 2):
-        clock.advance(100)
-        assert await store.count("errorWatcher:3", 600) == count
-    assert ends(faketime_redis) == {"errorWatcher:3": 600}
-
-
 async def test_page_lists_the_keys_that_a_fleet_leaves_behind(
     faketime_redis: RedisServer, open_store: OpenStore
 ) -> None:

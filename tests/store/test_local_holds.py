@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from harness.claims import S, lease
+from harness.claims import S
 from harness.server_group import START_US, ServerGroup
 from sidecar.core.types import Answer, Beat, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.store.budget import FleetBudget
@@ -41,18 +41,6 @@ async def world() -> World:
 
 
 @pytest.mark.parametrize("instance", ["", "a"], ids=["service", "own instance"])
-async def test_local_hold_denies_retirement(world: World, instance: str) -> None:
-    world.server.fails = "connection"
-    assert await world.budget.hold(instance, "alice", "why", 60) == Unknown("connection")
-    world.server.fails = ""
-    hold = Hold("alice", "why", START_S + 60, instance)
-    assert await world.budget.retire(lease("a")) == Denied("hold", 0, 0, 60.0, hold=hold)
-    world.group.advance(60)
-    assert isinstance(await world.budget.retire(lease("a")), Granted)
-    assert await world.budget.give_back("a", "a's") is True
-
-
-@pytest.mark.parametrize("instance", ["", "a"], ids=["service", "own instance"])
 async def test_hold_that_the_budget_cannot_keep_denies_here_until_it_is_over(world: World, instance: str) -> None:
     world.server.fails = "connection"
     assert await world.budget.hold(instance, "alice", "why", 60) == Unknown("connection")
@@ -69,15 +57,6 @@ async def test_hold_that_the_budget_cannot_keep_denies_here_until_it_is_over(wor
     assert world.budget.local_holds.in_force is None
 
 
-async def test_hold_of_another_instance_never_holds_this_one(world: World) -> None:
-    world.server.fails = "connection"
-    assert await world.budget.hold("b", "alice", "why", 60) == Unknown("connection")
-    world.server.fails = ""
-    assert world.budget.local_holds.in_force is None
-    assert world.budget.local_holds.of("b") is None
-    assert isinstance(await world.claim(), Granted)
-
-
 async def test_hold_counts_from_the_moment_it_is_asked_for(world: World) -> None:
     world.server.hang()
     async with asyncio.TaskGroup() as tasks:
@@ -89,17 +68,6 @@ async def test_hold_counts_from_the_moment_it_is_asked_for(world: World) -> None
         world.server.heal()
     assert isinstance(hold.result(), Hold)
     assert isinstance(claim.result(), Denied)
-
-
-async def test_hold_that_was_given_up_waiting_for_stays_here(world: World) -> None:
-    world.server.hang()
-    task = asyncio.create_task(world.budget.hold("", "alice", "why", 60))
-    await world.server.stuck()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    world.server.heal()
-    assert isinstance(await world.claim(), Denied)
 
 
 async def test_beat_tells_of_the_local_hold(world: World) -> None:

@@ -20,7 +20,6 @@ from harness.stores import (
     FRESH,
     HEARD,
     HOLD,
-    REPLAYED,
     beat,
     claim,
     commit,
@@ -81,16 +80,6 @@ async def test_killed_server_is_a_lost_connection_and_an_empty_one_grants_anew(
     redis_server.restart()
     assert await warm(store) == HEARD
     assert await claim(store, "a") == FRESH
-
-
-async def test_connection_that_the_server_closed_meanwhile_is_replaced_without_a_failure(
-    redis_server: RedisServer, open_store: OpenStore
-) -> None:
-    store = open_store(redis_server.url)
-    assert await claim(store, "a") == FRESH
-    redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    await eventually(store.has_lost_connection, timeout_s=60, what="the end of the connection is seen")
-    assert await claim(store, "a") == REPLAYED
 
 
 # -- slow ---------------------------------------------------------------------------------------------------
@@ -180,13 +169,6 @@ async def test_login_that_the_server_refuses_is_auth_and_tells_no_secret(
     assert "s3cret" not in caplog.text + repr(store) + repr(vars(store))
 
 
-async def test_right_login_works_over_tcp_and_unix_socket(redis_server: RedisServer, open_store: OpenStore) -> None:
-    redis_server.set_password(SECRET)
-    assert await claim(open_store(redis_server.url), "a") == FRESH
-    over_socket = open_store(f"unix://:{quote(SECRET, safe='')}@{redis_server.unix_socket}?db=0")
-    assert await claim(over_socket, "a") == REPLAYED
-
-
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/99", "unix://{path}?db=99"])
 async def test_database_that_is_not_there_is_never_mistaken_for_another(
     url: str, redis_server: RedisServer, open_store: OpenStore
@@ -194,17 +176,6 @@ async def test_database_that_is_not_there_is_never_mistaken_for_another(
     store = open_store(url.format(port=redis_server.port, path=redis_server.unix_socket))
     await assert_claims_end_with(store, "response")
     assert redis_server.cli("INFO", "keyspace") == {}
-
-
-@pytest.mark.parametrize("missing", ["-eval -evalsha", "-zcount", "-time", "resetkeys ~other:*"])
-async def test_user_without_a_permission_gets_a_word_and_works_once_it_has_it(
-    missing: str, redis_server: RedisServer, open_store: OpenStore
-) -> None:
-    redis_server.cli("ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", *missing.split())
-    store = open_store(f"redis://app:pw@127.0.0.1:{redis_server.port}")
-    await assert_claims_end_with(store, "permission")
-    redis_server.cli("ACL", "SETUSER", "app", "~*", "+@all")
-    assert await claim(store, "a") == FRESH
 
 
 # -- what may not be written --------------------------------------------------------------------------------
@@ -278,9 +249,6 @@ async def _spin(client: Redis) -> None:
 
 async def _is_busy(store: RedisStore) -> bool:
     return await warm(store) == "busy"
-
-
-# -- the script ---------------------------------------------------------------------------------------------
 
 
 # -- what Redis or the network said --------------------------------------------------------------------------

@@ -29,19 +29,16 @@ print([name for name in sys.modules if name.partition(".")[0] in ("redis", "hire
 
 
 class Opening:
-    """Replaces the constructor of the client: records the threads that call it, fails and waits on demand."""
+    """Replaces the constructor of the client: records the threads that call it, fails on demand."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._made = redis_client.RedisClient
         self.threads: list[threading.Thread] = []
         self.failures: list[Exception] = []
-        self.may_go_on = threading.Event()
-        self.may_go_on.set()
         monkeypatch.setattr(redis_client, "RedisClient", self)
 
     def __call__(self, *args: object) -> object:
         self.threads.append(threading.current_thread())
-        self.may_go_on.wait(10)
         if self.failures:
             raise self.failures.pop()
         make: Callable[..., object] = self._made
@@ -77,19 +74,3 @@ async def test_failure_is_reported_answered_with_a_word_and_tried_again(
     assert [await word_of(look(store)), await word_of(look(store))] == ["internal", "internal"]
     assert [str(error) for error in reported] == ["no such client"] * 2
     assert await claim(store, "a") == FRESH
-
-
-async def test_call_that_is_cancelled_while_the_client_is_made_does_not_stop_the_next_call(
-    redis_server: RedisServer, open_store: OpenStore, opening: Opening
-) -> None:
-    store = open_store(redis_server.url)
-    opening.may_go_on.clear()
-    cancelled = asyncio.create_task(look(store))
-    await asyncio.sleep(0)
-    cancelled.cancel()
-    following = asyncio.create_task(claim(store, "a"))
-    await asyncio.sleep(0)
-    opening.may_go_on.set()
-    assert await following == FRESH
-    with pytest.raises(asyncio.CancelledError):
-        await cancelled

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.store import replies, scripts
+from sidecar.store import replies
 from sidecar.store.replies import ENCODING_ERRORS, UNREADABLE
 
 VALUES = st.recursive(
@@ -30,9 +30,3 @@ def test_anything_else_is_no_answer(read: object, reply: object) -> None:
 @pytest.mark.parametrize("text", ["", "ä", "\ud800", "\U0001f680", "\x00\n"])
 def test_text_comes_back_as_it_was_written(text: str) -> None:
     assert replies.texts([text.encode(errors=ENCODING_ERRORS)]) == [text]
-
-
-def test_scripts_are_short_and_stand_alone() -> None:
-    lines = [script.text.count(b"\n") for script in (scripts.READ, scripts.COMMIT, scripts.BEAT)]
-    assert sum(lines) <= 320
-    assert max(lines) <= 120

@@ -87,26 +87,14 @@ async def test_sentinels_that_are_gone_or_hang_leave_time_for_the_next(
         assert await client.claim("a") == REPLAYED
 
 
-async def test_replica_that_is_named_as_master_grants_nothing(
-    actor: Actor, redis_server: RedisServer, open_client: OpenClient
-) -> None:
-    redis_server.cli("REPLICAOF", "127.0.0.1", str(free_port()))
-    actor.line = masters_reply(redis_server.port)
-    client = open_client(await url_of(actor))
-    assert await client.claim("a") == "readonly"
-    redis_server.cli("REPLICAOF", "NO", "ONE")
-    assert await client.claim("a") == FRESH
-
-
 @pytest.mark.parametrize(
     ("line", "word"),
     [
-        (masters_reply(1, "another"), "sentinel"),
-        (b"-ERR unknown command\r\n", "response"),
-        (b"-NOAUTH Authentication required.\r\n", "auth"),
-        (b"-NOPERM this user has no permissions\r\n", "permission"),
+        pytest.param(masters_reply(1, "another"), "sentinel", id="no such master"),
+        pytest.param(b"-ERR unknown command\r\n", "response", id="no Sentinel"),
+        pytest.param(b"-NOAUTH Authentication required.\r\n", "auth", id="no password"),
+        pytest.param(b"-NOPERM this user has no permissions\r\n", "permission", id="no permission"),
     ],
-    ids=["no such master", "no Sentinel", "no password", "no permission"],
 )
 async def test_answer_without_a_master_has_a_word_for_its_cause(
     line: bytes, word: str, actor: Actor, open_client: OpenClient

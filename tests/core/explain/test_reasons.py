@@ -138,14 +138,13 @@ def test_every_failure_of_the_store_has_a_row_and_no_other_has() -> None:
 @pytest.mark.parametrize(
     ("word", "heading"),
     [
-        ("data_loss", "memory"),
-        ("slots", "retirement"),
-        ("auth", "access"),
-        ("internal", "internal"),
-        ("not_honoured", "not-honoured"),
-        ("eclipse", ""),
+        pytest.param("data_loss", "memory", id="refusal"),
+        pytest.param("slots", "retirement", id="refusal of a lease"),
+        pytest.param("auth", "access", id="failure"),
+        pytest.param("internal", "internal", id="own failure"),
+        pytest.param("not_honoured", "not-honoured", id="message"),
+        pytest.param("eclipse", "", id="unknown word"),
     ],
-    ids=["refusal", "refusal of a lease", "failure", "own failure", "message", "unknown word"],
 )
 def test_word_of_the_tables_has_its_runbook(word: str, heading: str) -> None:
     assert reasons.runbook(word) == heading

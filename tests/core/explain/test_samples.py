@@ -22,14 +22,13 @@ def _taken(*pings: ErrorReport) -> tuple[ErrorSample, ...]:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("took 9 ms", "took 12345 ms"),
-        ("order 1 of cart 22 failed", "order 4711 of cart 5 failed"),
-        (f"user {UUIDS[0]} unknown", f"user {UUIDS[1]} unknown"),
-        ("at 0x7f00deadbeef", "at 0x7f12cafe0042"),
-        ("commit 3f2a9c1 missing", "commit AB12CD9 missing"),
-        (f"{'x' * 120} one", f"{'x' * 120} two"),
+        pytest.param("took 9 ms", "took 12345 ms", id="number"),
+        pytest.param("order 1 of cart 22 failed", "order 4711 of cart 5 failed", id="numbers"),
+        pytest.param(f"user {UUIDS[0]} unknown", f"user {UUIDS[1]} unknown", id="uuid"),
+        pytest.param("at 0x7f00deadbeef", "at 0x7f12cafe0042", id="address"),
+        pytest.param("commit 3f2a9c1 missing", "commit AB12CD9 missing", id="hex"),
+        pytest.param(f"{'x' * 120} one", f"{'x' * 120} two", id="beyond what is compared"),
     ],
-    ids=["number", "numbers", "uuid", "address", "hex", "beyond what is compared"],
 )
 def test_messages_that_differ_in_numbers_are_of_one_fingerprint(one: str, other: str) -> None:
     (sample,) = _taken(ErrorReport(message=one), ErrorReport(2, message=other))

@@ -263,13 +263,12 @@ def test_fleet_of_several_is_recorded_as_such_every_ten_minutes(alive: int, age_
 @pytest.mark.parametrize(
     ("row", "is_kept"),
     [
-        (HoldRow("ada", "look", NOW, 60 * S), True),
-        (HoldRow("ada", "look", NOW - 60 * S + 1, 60 * S), True),
-        (HoldRow("ada", "look", NOW - 60 * S, 60 * S), False),
-        (HoldRow("", "", NOW - 600 * S + 1, 0), True),
-        (HoldRow("", "", NOW - 600 * S, 0), False),
+        pytest.param(HoldRow("ada", "look", NOW, 60 * S), True, id="begins"),
+        pytest.param(HoldRow("ada", "look", NOW - 60 * S + 1, 60 * S), True, id="nearly over"),
+        pytest.param(HoldRow("ada", "look", NOW - 60 * S, 60 * S), False, id="over"),
+        pytest.param(HoldRow("", "", NOW - 600 * S + 1, 0), True, id="released"),
+        pytest.param(HoldRow("", "", NOW - 600 * S, 0), False, id="released a window ago"),
     ],
-    ids=["begins", "nearly over", "over", "released", "released a window ago"],
 )
 def test_beat_removes_a_hold_that_is_over_and_a_released_one_after_a_window(row: HoldRow, *, is_kept: bool) -> None:
     _, edits = decide(View(NOW, holds={"": row}), Request(Attend(Beat("me", "0", Presence.WELL)), TERMS))

@@ -62,13 +62,12 @@ def test_cause_is_forgotten_an_hour_after_its_last_cull_or_pause(trial: Trial, s
 @pytest.mark.parametrize(
     ("view", "due_us"),
     [
-        (View(NOW), 0),
-        (View(NOW, culls={"a": Cull(at_us=NOW)}), NOW + 600 * S + 1),
-        (View(NOW, leases={"a": Slot(at_us=NOW, for_us=5 * S)}), NOW + 5 * S),
-        (View(NOW, holds={"": HoldRow("ada", "look", NOW, 700 * S)}), NOW + 700 * S),
-        (View(NOW, holds={"": HoldRow("", "", NOW, 0)}), NOW + 600 * S),
+        pytest.param(View(NOW), 0, id="nothing"),
+        pytest.param(View(NOW, culls={"a": Cull(at_us=NOW)}), NOW + 600 * S + 1, id="cull"),
+        pytest.param(View(NOW, leases={"a": Slot(at_us=NOW, for_us=5 * S)}), NOW + 5 * S, id="lease"),
+        pytest.param(View(NOW, holds={"": HoldRow("ada", "look", NOW, 700 * S)}), NOW + 700 * S, id="hold"),
+        pytest.param(View(NOW, holds={"": HoldRow("", "", NOW, 0)}), NOW + 600 * S, id="end of a hold"),
     ],
-    ids=["nothing", "cull", "lease", "hold", "end of a hold"],
 )
 def test_next_decision_is_due_when_the_first_row_is_over(view: View, due_us: int) -> None:
     draft = draft_of(view)
@@ -81,14 +80,13 @@ def test_next_decision_is_due_when_the_first_row_is_over(view: View, due_us: int
 @pytest.mark.parametrize(
     ("alive", "culls", "available", "missing"),
     [
-        (3, {}, 3, 0),
-        (3, {"a": Cull(incarnation="1")}, 2, 1),
-        (3, {"a": Cull(incarnation="0")}, 3, 1),
-        (3, {"a": Cull(incarnation="1", phase="watched")}, 3, 0),
-        (3, {"gone": Cull(incarnation="1")}, 3, 1),
-        (0, {"a": Cull(incarnation="1")}, 0, 1),
+        pytest.param(3, {}, 3, 0, id="nothing granted"),
+        pytest.param(3, {"a": Cull(incarnation="1")}, 2, 1, id="granted"),
+        pytest.param(3, {"a": Cull(incarnation="0")}, 3, 1, id="another incarnation beats"),
+        pytest.param(3, {"a": Cull(incarnation="1", phase="watched")}, 3, 0, id="replaced"),
+        pytest.param(3, {"gone": Cull(incarnation="1")}, 3, 1, id="no longer beats"),
+        pytest.param(0, {"a": Cull(incarnation="1")}, 0, 1, id="never below 0"),
     ],
-    ids=["nothing granted", "granted", "another incarnation beats", "replaced", "no longer beats", "never below 0"],
 )
 def test_container_is_missing_and_not_available_from_its_grant_to_its_replacement(
     alive: int, culls: dict[str, Cull], available: int, missing: int

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.rule_fleet import START_US, TERMS, RuleFleet, draft_of, fleet_of_size, names, word
+from harness.rule_fleet import START_US, TERMS, draft_of
 from sidecar.core.fleet import trial as trials
 from sidecar.core.fleet.records import FleetState, Trial
 from sidecar.core.fleet.view import View
-from sidecar.core.types import US_PER_S, Claim, Denied, Granted, Presence
+from sidecar.core.types import US_PER_S, Claim
 
 S = US_PER_S
 NOW = START_US
@@ -38,26 +38,20 @@ BETWEEN = replace(EARNED, limit=1, began_us=0)
 @pytest.mark.parametrize(
     ("before", "suspects", "after"),
     [
-        (EARNED, 1, EARNED),
-        (EARNED, 0, replace(EARNED, quiet_us=NOW)),
-        (replace(EARNED, quiet_us=NOW - PROBATION_US + 1), 0, replace(EARNED, quiet_us=NOW - PROBATION_US + 1)),
-        (replace(EARNED, quiet_us=NOW - PROBATION_US), 0, BETWEEN),
-        (replace(EARNED, quiet_us=NOW - PROBATION_US + 1), 1, EARNED),
-        (replace(EARNED, quiet_us=NOW - PROBATION_US), 1, AGAIN),
-        (BETWEEN, 0, BETWEEN),
-        (BETWEEN, 1, AGAIN),
-        (Trial(8), 1, Trial(1, began_us=NOW)),
-    ],
-    ids=[
-        "it has suspects",
-        "the last suspect is gone",
-        "not yet for a probation",
-        "for a probation",
-        "suspects again in time",
-        "suspects again too late",
-        "between episodes",
-        "the next episode begins",
-        "a record of an earlier version",
+        pytest.param(EARNED, 1, EARNED, id="it has suspects"),
+        pytest.param(EARNED, 0, replace(EARNED, quiet_us=NOW), id="the last suspect is gone"),
+        pytest.param(
+            replace(EARNED, quiet_us=NOW - PROBATION_US + 1),
+            0,
+            replace(EARNED, quiet_us=NOW - PROBATION_US + 1),
+            id="not yet for a probation",
+        ),
+        pytest.param(replace(EARNED, quiet_us=NOW - PROBATION_US), 0, BETWEEN, id="for a probation"),
+        pytest.param(replace(EARNED, quiet_us=NOW - PROBATION_US + 1), 1, EARNED, id="suspects again in time"),
+        pytest.param(replace(EARNED, quiet_us=NOW - PROBATION_US), 1, AGAIN, id="suspects again too late"),
+        pytest.param(BETWEEN, 0, BETWEEN, id="between episodes"),
+        pytest.param(BETWEEN, 1, AGAIN, id="the next episode begins"),
+        pytest.param(Trial(8), 1, Trial(1, began_us=NOW), id="a record of an earlier version"),
     ],
 )
 def test_episode_ends_when_its_cause_had_no_suspect_for_a_probation(before: Trial, suspects: int, after: Trial) -> None:
@@ -72,24 +66,14 @@ def test_claim_is_a_suspect_of_its_cause() -> None:
 @pytest.mark.parametrize(
     ("median", "suspects", "majority_us", "is_another"),
     [
-        (5, 1, 0, True),
-        (4, 1, 0, False),
-        (-1, 1, 0, False),
-        (0, 6, 0, True),
-        (0, 5, 0, False),
-        (5, 1, NOW - 61 * S, True),
-        (5, 1, NOW - 60 * S, False),
-        (5, 12, NOW - 5 * S, False),
-    ],
-    ids=[
-        "the median has reached the limit",
-        "it has not",
-        "nobody knows it",
-        "half are suspect, as without heartbeats",
-        "fewer are",
-        "after more than a minute below it",
-        "after a minute",
-        "it goes on",
+        pytest.param(5, 1, 0, True, id="the median has reached the limit"),
+        pytest.param(4, 1, 0, False, id="it has not"),
+        pytest.param(-1, 1, 0, False, id="nobody knows it"),
+        pytest.param(0, 6, 0, True, id="half are suspect, as without heartbeats"),
+        pytest.param(0, 5, 0, False, id="fewer are"),
+        pytest.param(5, 1, NOW - 61 * S, True, id="after more than a minute below it"),
+        pytest.param(5, 1, NOW - 60 * S, False, id="after a minute"),
+        pytest.param(5, 12, NOW - 5 * S, False, id="it goes on"),
     ],
 )
 def test_every_cause_begins_again_when_most_of_the_fleet_becomes_sick(
@@ -125,52 +109,3 @@ def test_sickness_of_most_is_recorded_every_ten_seconds(noted_us: int) -> None:
 def test_beat_shows_what_the_record_lacks(trial: Trial, suspects: int, *, is_due: bool) -> None:
     causes = {"redis": suspects} if suspects else {}
     assert trials.is_due(FleetState(trials={"redis": trial}), causes, NOW, is_sick=False) is is_due
-
-
-# -- over time ------------------------------------------------------------------------------------------------------
-
-
-def repaired(size: int = 12) -> RuleFleet:
-    """A fleet in which two of four stuck containers were culled, each cull helped, and two are suspect still."""
-    it = fleet_of_size(size, LIMITED)
-    sick, well = ["c00", "c01", "c02", "c03"], names(size)[4:]
-    for culled in ("c00", "c01"):
-        it.beat_all(*sick, presence=Presence.SUSPECT)
-        it.claim_and_go_down(culled)
-        sick.remove(culled)
-        it.advance(5)
-        it.replaced(culled)
-        well.append(culled)
-        for _ in range(7):
-            it.advance(10)
-            it.beat_all(*sick, presence=Presence.SUSPECT)
-            it.beat_all(*well)
-    return it
-
-
-def granted(it: RuleFleet, *instances: str) -> int:
-    return sum(isinstance(it.claim(name), Granted) for name in instances)
-
-
-def test_outage_after_the_repair_is_over_costs_one_container() -> None:
-    it = repaired()
-    it.beat_all(*names(12))
-    it.advance_beating(70, *names(12))
-    assert it.fleet().trials[0].limit == 1
-    it.beat_all(*names(12), presence=Presence.SUSPECT)
-    assert granted(it, *names(12)) == 1
-
-
-def test_outcome_of_the_repair_that_comes_in_the_outage_earns_nothing() -> None:
-    it = repaired()
-    it.claim_and_go_down("c02")
-    it.advance(5)
-    it.replaced("c02")
-    it.kept.median_errors = 5
-    for _ in range(7):
-        it.advance(10)
-        it.beat_all("c02")
-        it.beat_all(*names(12)[3:], "c00", "c01", presence=Presence.SUSPECT)
-    assert it.outcomes() == (3, 0, 0)
-    answers = [it.claim(name) for name in names(12)[3:]]
-    assert [word(one) for one in answers if not isinstance(one, Denied)] == ["granted"]

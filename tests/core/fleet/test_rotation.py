@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from harness.claims import WINDOW_ONLY, S, lease
-from sidecar.core.fleet.decide import decide
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.fleet.view import Request, View
-from sidecar.core.types import Granted
 
 HALF = Share(500, is_part=True)
 ONE, TENTH = Share(1), Share(100, is_part=True)
@@ -100,24 +92,3 @@ MOST = Share(800, is_part=True)
 )
 def test_fleet_keeps_its_floor_when_it_is_renewed(plan: RotationPlan, containers: int, sentence: str) -> None:
     assert plan.shortfall(containers) == sentence
-
-
-@given(
-    containers=st.integers(2, 12),
-    floor=st.builds(Share, st.integers(0, 14)) | st.builds(Share, st.integers(0, 1000), is_part=st.just(value=True)),
-    slots=st.integers(1, 12),
-)
-def test_as_many_go_at_once_as_the_fleet_s_rules_let_go(*, containers: int, floor: Share, slots: int) -> None:
-    terms = replace(WINDOW_ONLY, min_healthy=str(floor))
-    names = [f"web-{number}" for number in range(containers)]
-    view, gone = View(S, alive=containers), 0
-    for name in names:
-        view = replace(view, incarnation="1", seen_us=S)
-        answer, edits = decide(view, Request(lease(name, slots=str(slots)), terms))
-        gone += isinstance(answer, Granted)
-        culls = dict(view.culls) | {name: cull for name, cull in edits.culls.items() if cull is not None}
-        leases = dict(view.leases) | {name: slot for name, slot in edits.leases.items() if slot is not None}
-        view = replace(view, culls=culls, leases=leases, beating=dict.fromkeys(culls, "1"))
-    plan = RotationPlan(1.0, Share(slots), 60.0, floor)
-    assert (f" {gone} at once" in plan.shortfall(containers)) is (gone > 0)
-    assert plan.shortfall(containers).startswith("no container can be retired") is (gone == 0)

@@ -22,14 +22,13 @@ PAUSED = Trial(1, 1, NOW - 1, TERMS.window_us)
 @pytest.mark.parametrize(
     ("causes", "trials", "is_pending"),
     [
-        ({}, {}, False),
-        ({"redis": 1}, {}, True),
-        ({"redis": 0}, {}, False),
-        ({"redis": 9}, {"redis": PAUSED}, False),
-        ({"redis": 9, "disk": 1}, {"redis": PAUSED}, True),
-        ({"redis": 9}, {"redis": replace(PAUSED, paused_us=NOW - TERMS.window_us)}, True),
+        pytest.param({}, {}, False, id="all are well"),
+        pytest.param({"redis": 1}, {}, True, id="a suspect"),
+        pytest.param({"redis": 0}, {}, False, id="none any more"),
+        pytest.param({"redis": 9}, {"redis": PAUSED}, False, id="its culls are paused"),
+        pytest.param({"redis": 9, "disk": 1}, {"redis": PAUSED}, True, id="but not those of another"),
+        pytest.param({"redis": 9}, {"redis": replace(PAUSED, paused_us=NOW - TERMS.window_us)}, True, id="no longer"),
     ],
-    ids=["all are well", "a suspect", "none any more", "its culls are paused", "but not those of another", "no longer"],
 )
 def test_retirement_waits_for_culls_that_may_come(
     causes: dict[str, int], trials: dict[str, Trial], *, is_pending: bool
@@ -41,17 +40,16 @@ def test_retirement_waits_for_culls_that_may_come(
 @pytest.mark.parametrize(
     ("leases", "amount", "is_free"),
     [
-        ({}, "1", True),
-        ({"other": LIVE}, "1", False),
-        ({"other": LIVE}, "2", True),
-        ({"other": replace(LIVE, at_us=NOW - 200)}, "1", True),
-        ({"me": LIVE}, "1", True),
-        ({"me": replace(LIVE, holder="somebody")}, "9", False),
-        ({"other": LIVE}, "200p", True),
-        ({"other": LIVE}, "199p", False),
-        ({}, "0", False),
+        pytest.param({}, "1", True, id="free"),
+        pytest.param({"other": LIVE}, "1", False, id="taken"),
+        pytest.param({"other": LIVE}, "2", True, id="another one is free"),
+        pytest.param({"other": replace(LIVE, at_us=NOW - 200)}, "1", True, id="over"),
+        pytest.param({"me": LIVE}, "1", True, id="its own"),
+        pytest.param({"me": replace(LIVE, holder="somebody")}, "9", False, id="another's"),
+        pytest.param({"other": LIVE}, "200p", True, id="a part"),
+        pytest.param({"other": LIVE}, "199p", False, id="less of it"),
+        pytest.param({}, "0", False, id="none at all"),
     ],
-    ids=["free", "taken", "another one is free", "over", "its own", "another's", "a part", "less of it", "none at all"],
 )
 def test_slot_has_to_be_free(leases: dict[str, Slot], amount: str, *, is_free: bool) -> None:
     draft = draft_of(View(NOW, leases=leases, alive=10))

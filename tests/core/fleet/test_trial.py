@@ -37,34 +37,25 @@ PROVEN = Trial(2)
 @pytest.mark.parametrize(
     ("trials", "out", "refusal"),
     [
-        ({}, {}, None),
-        ({}, {"a": "redis"}, GateRefusal("trial", BEAT_US)),
-        ({"redis": Trial(4)}, {"a": "redis", "b": "redis", "c": "redis"}, None),
-        ({"redis": Trial(2)}, {"a": "redis", "b": "redis"}, GateRefusal("trial", BEAT_US)),
-        ({"redis": PAUSED}, {}, GateRefusal("paused", WINDOW_US - S)),
-        ({"redis": PAUSED}, {"a": "redis"}, GateRefusal("paused", WINDOW_US - S)),
-        ({"redis": replace(PAUSED, paused_us=NOW - WINDOW_US)}, {}, None),
-        ({}, {"a": "disk"}, None),
-        ({}, {"a": "disk", "b": "net"}, GateRefusal("causes", BEAT_US)),
-        ({"redis": PROVEN}, {"a": "disk", "b": "net"}, None),
-        ({"disk": PROVEN}, {"a": "disk", "b": "net"}, None),
-        ({}, {"a": "disk", "b": MANUAL}, None),
-        ({}, {"a": "disk", "b": "disk", "c": "disk"}, None),
-    ],
-    ids=[
-        "nothing is known",
-        "one is out",
-        "fewer than the limit are out",
-        "as many as the limit",
-        "paused",
-        "paused before anything",
-        "the pause is over",
-        "one other cause is tried",
-        "two others are",
-        "two others are, and this one is proven",
-        "one of the others is proven",
-        "orders of people are no trials",
-        "one cause that has several out",
+        pytest.param({}, {}, None, id="nothing is known"),
+        pytest.param({}, {"a": "redis"}, GateRefusal("trial", BEAT_US), id="one is out"),
+        pytest.param(
+            {"redis": Trial(4)}, {"a": "redis", "b": "redis", "c": "redis"}, None, id="fewer than the limit are out"
+        ),
+        pytest.param(
+            {"redis": Trial(2)}, {"a": "redis", "b": "redis"}, GateRefusal("trial", BEAT_US), id="as many as the limit"
+        ),
+        pytest.param({"redis": PAUSED}, {}, GateRefusal("paused", WINDOW_US - S), id="paused"),
+        pytest.param(
+            {"redis": PAUSED}, {"a": "redis"}, GateRefusal("paused", WINDOW_US - S), id="paused before anything"
+        ),
+        pytest.param({"redis": replace(PAUSED, paused_us=NOW - WINDOW_US)}, {}, None, id="the pause is over"),
+        pytest.param({}, {"a": "disk"}, None, id="one other cause is tried"),
+        pytest.param({}, {"a": "disk", "b": "net"}, GateRefusal("causes", BEAT_US), id="two others are"),
+        pytest.param({"redis": PROVEN}, {"a": "disk", "b": "net"}, None, id="two others are, and this one is proven"),
+        pytest.param({"disk": PROVEN}, {"a": "disk", "b": "net"}, None, id="one of the others is proven"),
+        pytest.param({}, {"a": "disk", "b": MANUAL}, None, id="orders of people are no trials"),
+        pytest.param({}, {"a": "disk", "b": "disk", "c": "disk"}, None, id="one cause that has several out"),
     ],
 )
 def test_cull_waits_for_the_outcomes_of_its_cause(
@@ -105,13 +96,12 @@ def test_each_failure_in_a_row_doubles_the_pause_up_to_a_day() -> None:
 @pytest.mark.parametrize(
     ("before", "age_us", "paused_for_us"),
     [
-        (Trial(), 100 * S, WINDOW_US - 100 * S),
-        (Trial(), WINDOW_US, 0),
-        (Trial(), 2 * WINDOW_US, 0),
-        (Trial(1, 2, NOW - S, 2 * WINDOW_US), 100 * S, 2 * WINDOW_US - S),
-        (Trial(4), 100 * S, 0),
+        pytest.param(Trial(), 100 * S, WINDOW_US - 100 * S, id="unproven"),
+        pytest.param(Trial(), WINDOW_US, 0, id="a window old"),
+        pytest.param(Trial(), 2 * WINDOW_US, 0, id="older"),
+        pytest.param(Trial(1, 2, NOW - S, 2 * WINDOW_US), 100 * S, 2 * WINDOW_US - S, id="a longer pause stays"),
+        pytest.param(Trial(4), 100 * S, 0, id="proven"),
     ],
-    ids=["unproven", "a window old", "older", "a longer pause stays", "proven"],
 )
 def test_cull_that_told_nothing_pauses_an_unproven_cause_until_a_window_after_it(
     before: Trial, age_us: int, paused_for_us: int
