@@ -72,7 +72,7 @@ def _request(line: bytes, fields: Sequence[str]) -> tuple[str, float, int]:
     if line.lstrip().startswith(b"{"):
         found = json.loads(line)
         instance, at, status = (_field(found, name) for name in fields)
-        return str(instance), unix_s(at), int(float(status))
+        return str(instance), unix_s(str(at)), int(float(status))
     if (match := _COMMON.match(line)) is None:
         raise ValueError("neither a JSON object nor the Common Log Format")
     return "", _common_time(match[1].decode()), int(match[2])
@@ -89,6 +89,6 @@ def _field(found: dict[str, Any], name: str) -> Any:
     return value
 
 
-@lru_cache(maxsize=4096)  # all lines of a second have the same time
+@lru_cache(maxsize=4096)  # as with unix_s
 def _common_time(text: str) -> float:
-    return unix_s(datetime.strptime(text, "%d/%b/%Y:%H:%M:%S %z").timestamp())
+    return unix_s(str(datetime.strptime(text, "%d/%b/%Y:%H:%M:%S %z").timestamp()))

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -98,16 +99,17 @@ class ErrorCounts:
         return min(one.first for one in found), max(one.last for one in found)
 
 
-def unix_s(value: object) -> float:
+@lru_cache(maxsize=4096)  # many lines of a log have the same time
+def unix_s(text: str) -> float:
     """Unix time from seconds, milliseconds, or text as in ISO 8601, without a zone in UTC. Raises ValueError."""
     try:
-        at_s = float(str(value))
+        at_s = float(text)
     except ValueError:
-        moment = datetime.fromisoformat(str(value))
+        moment = datetime.fromisoformat(text)
         at_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     at_s = at_s / 1000 if at_s > _MILLISECONDS else at_s
     if not _EARLIEST_S <= at_s <= time.time() + _LATER_S:
-        raise ValueError(f"{str(value)[:40]!r} is before the year 2000, or after tomorrow")
+        raise ValueError(f"{text[:40]!r} is before the year 2000, or after tomorrow")
     return at_s
 
 

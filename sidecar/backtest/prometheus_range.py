@@ -142,7 +142,7 @@ class CounterRange:
         if key not in self._last and len(self._last) >= MOST_SERIES:
             raise ValueError(f"more than {MOST_SERIES:,} series")
         for time, text in points:
-            at_s, value = unix_s(time), float(text)
+            at_s, value = unix_s(str(time)), float(text)
             if not isfinite(value):
                 self._counts.notes[_NO_NUMBER] += 1
                 continue
