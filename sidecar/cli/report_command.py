@@ -69,9 +69,9 @@ def _document(added: FleetReport, form: str) -> str:
 def _named(added: FleetReport) -> Event:
     """The report as JSON values, rows with the names of their fields."""
     fields = asdict(added)
-    for name in ("causes", "recurring", "holds"):
+    for name in ("causes", "recurring", "holds", "others"):
         fields[name] = [row._asdict() for row in getattr(added, name)]
-    return {**fields, "refusals": dict(added.refusals), "paused": dict(added.paused)}
+    return {**fields, "refusals": dict(added.refusals)}
 
 
 def _write(output: str, document: str) -> None:

@@ -8,7 +8,6 @@ of culls (``replaced``, ``helped``, ``unhelped``, ``unclear``) are written with 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from math import ceil, inf
@@ -57,13 +56,6 @@ _WELL: Final = (State.STARTING, State.UP, State.RETIRING)
 """The states of a container that is neither suspect nor out of service."""
 
 _RESTARTED: Final = "the app was restarted in place"
-_RESTARTS: Final = re.compile(r"\((\d{1,9}) restarts? in the last ")
-
-
-def restarts_of(entry: Entry) -> int:
-    """The number of restarts in place that an entry ``restarted`` is about."""
-    found = _RESTARTS.search(entry.detail) if entry.reason == NO_CULL else None
-    return int(found[1]) if found else 1
 
 
 class EntryWriter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -25,7 +26,6 @@ from sidecar.controller.ledger_entries import (
     LONG_PAUSE_S,
     SHORT_PAUSE_S,
     EntryWriter,
-    restarts_of,
 )
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
 from sidecar.core.fleet.common_trait import Traits
@@ -62,6 +62,13 @@ from sidecar.core.types import (
     State,
     Unknown,
 )
+
+
+def restarts_of(entry: Entry) -> int:
+    """The number of restarts in place that an entry ``restarted`` is about."""
+    found = re.search(r"\((\d+) restarts? in the last ", entry.detail)
+    return int(found[1]) if found else 1
+
 
 WALL_S = 1_000.0
 """Unix time when the story begins: that of the latches that ``harness.containers`` answers with."""

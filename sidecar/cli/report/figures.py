@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from sidecar.controller.ledger_entries import NO_CULL, ORDERED, restarts_of
+from sidecar.controller.ledger_entries import ORDERED
 from sidecar.core.fleet import recurrence
 from sidecar.core.fleet.recurrence import Recurrences
 from sidecar.core.types import US_PER_S, Entry
@@ -18,6 +18,11 @@ PEAK_S: Final = 600.0
 """The default of the budget's window, for the most tokens at once."""
 
 SHADOW: Final = "shadow"
+NOTABLE: Final = (
+    *("not_honoured", "action_failed", "paused", "revived", "restarted", "duplicate", "data_loss", "redis_away"),
+)
+"""Words of the ledger that the report counts beside culls, refusals and retirements."""
+
 ALL: Final = 100
 _APART_S: Final = 5.0
 """Maximum difference between the clocks of the sidecars and of the store."""
@@ -56,6 +61,14 @@ class Times:
 
 
 NO_TIMES: Final = Times()
+
+
+class Notable(NamedTuple):
+    """One kind of event: how often, and to which containers or causes."""
+
+    what: str
+    times: int
+    names: tuple[str, ...]
 
 
 class HoldPeriod(NamedTuple):
@@ -101,25 +114,11 @@ class FleetReport:
     retirements: int = 0
     retired_s: Times = NO_TIMES
     """Time from the lease to the replacement."""
-    revived: int = 0
-    restarted: int = 0
-    """Apps restarted in place, while suspect or culled."""
-    other_restarts: int = 0
-    """Apps restarted in place, without a cull."""
-    failed_actions: int = 0
-    """Failures of ``ARBITER_ACTION``."""
     holds: tuple[HoldPeriod, ...] = ()
-    not_honoured: tuple[str, ...] = ()
-    """Containers that were still there long after a cull."""
-    paused: tuple[tuple[str, int], ...] = ()
-    """Cause and how often its culls were paused because one did not help."""
-    duplicates: tuple[str, ...] = ()
-    """Instance names of two containers."""
+    others: tuple[Notable, ...] = ()
+    """Other events that an operator has to know of."""
     recurring: tuple[Recurring, ...] = ()
     """Causes that recur at its end."""
-    losses: int = 0
-    away_s: Times = NO_TIMES
-    """How long a sidecar was without Redis."""
     enforce_percent: int = ALL
 
 
@@ -138,7 +137,6 @@ def report_of(
     seen = sorted(unique, key=lambda entry: entry.at)
     counts = Counter(entry.what for entry in seen)
     replaced = [] if mode == SHADOW else _replaced(seen)
-    restarts = [entry for entry in seen if entry.what == "restarted"]
     return FleetReport(
         service,
         mode,
@@ -159,17 +157,9 @@ def report_of(
         would_tokens=_most_within(entry.at for entry in seen if entry.what == "would_cull"),
         retirements=counts["retired"],
         retired_s=_times(entry for entry in replaced if not entry.kind),
-        revived=counts["revived"],
-        restarted=sum(entry.reason != NO_CULL for entry in restarts),
-        other_restarts=sum(restarts_of(entry) for entry in restarts if entry.reason == NO_CULL),
-        failed_actions=counts["action_failed"],
         holds=_holds(seen),
-        not_honoured=tuple(sorted({entry.instance for entry in seen if entry.what == "not_honoured"})),
-        paused=_ranked(entry.kind for entry in seen if entry.what == "paused"),
-        duplicates=tuple(sorted({entry.instance for entry in seen if entry.what == "duplicate"})),
+        others=_notable(seen),
         recurring=_recurring(seen, until),
-        losses=counts["data_loss"],
-        away_s=_times(entry for entry in seen if entry.what == "redis_back"),
         enforce_percent=enforce_percent,
     )
 
@@ -224,6 +214,12 @@ def _times(entries: Iterable[Entry]) -> Times:
 
 def _rank(took: Sequence[float], part: float) -> float:
     return took[ceil(part * len(took)) - 1]
+
+
+def _notable(seen: Sequence[Entry]) -> tuple[Notable, ...]:
+    found = {what: [entry for entry in seen if entry.what == what] for what in NOTABLE}
+    names = {what: dict.fromkeys(entry.instance or entry.kind for entry in of) for what, of in found.items()}
+    return tuple(Notable(what, len(of), tuple(filter(None, names[what]))) for what, of in found.items() if of)
 
 
 def _ranked(words: Iterable[str]) -> tuple[tuple[str, int], ...]:

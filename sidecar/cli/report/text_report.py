@@ -10,10 +10,22 @@ from typing import Final
 from sidecar.cli.fleet_table import recurs, span
 from sidecar.cli.report.figures import ALL, DAY_S, SHADOW, Cause, FleetReport, HoldPeriod, Times
 from sidecar.cli.terminal import plain
+from sidecar.core.explain import reasons
 
 WIDTH: Final = 80
 _LABEL: Final = 14
 _KIND: Final = 24
+NAMES_LIMIT: Final = 5
+_MEANING: Final = {
+    "not_honoured": "still there long after the cull",
+    "action_failed": "`events` says why, and if the sidecar asked again",
+    "paused": "a cull did not help, so the next ones waited",
+    "revived": "back in service by an order, without a replacement",
+    "restarted": "another process of the app in the same place",
+    "duplicate": "two containers under one instance name",
+    "data_loss": "Redis lost its record of earlier culls",
+    "redis_away": "Redis did not answer a sidecar",
+}
 _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
@@ -80,18 +92,13 @@ def rows(report: FleetReport) -> Iterator[tuple[str, str]]:
         yield "", f"{plain(cause.kind)[:_KIND]:<{_KIND}} {cause.culls}: {_outcomes(cause)}"
     if report.replaced_s.count:
         yield "replaced", _times(report.replaced_s)
-    reasons = ", ".join(f"{plain(reason)} {count}" for reason, count in report.refusals)
-    yield "refusals", f"{sum(count for _, count in report.refusals)}: {reasons}" if reasons else "none"
+    refused = ", ".join(f"{plain(reason)} {count}" for reason, count in report.refusals)
+    yield "refusals", f"{sum(count for _, count in report.refusals)}: {refused}" if refused else "none"
     suspects = _counted(report.suspects, "suspect")
     yield "near misses", f"{report.near_misses} of {suspects} recovered before a cull" if report.near_misses else "none"
     if report.retirements:
         took = f": {_times(report.retired_s)}" if report.retired_s.count else ""
         yield "retired", f"{report.retirements}{took}"
-    if report.revived:
-        yield "revived", f"{report.revived} back in service without a replacement"
-    if restarts := report.restarted + report.other_restarts:
-        because = f"{report.restarted} while suspect or culled, {report.other_restarts} without a cull"
-        yield "restarted", f"{restarts} in place: {because}"
     yield from _problems(report)
     for number, held in enumerate(report.holds):
         yield "" if number else "holds", hold(held)
@@ -113,20 +120,10 @@ def _problems(report: FleetReport) -> Iterator[tuple[str, str]]:
         yield "recurs", f"{plain(recurring.kind)}: {recurs(**recurring._asdict())}; a cull does not repair it"
         if recurring.sample:
             yield "", plain(recurring.sample)
-    if report.not_honoured:
-        yield "not honoured", f"still there long after their cull: {plain(', '.join(report.not_honoured))}"
-    if report.failed_actions:
-        yield "action failed", f"{_often(report.failed_actions)}: `events` says why, and if the sidecar asked again"
-    if report.paused:
-        causes = ", ".join(f"{plain(cause)} {_often(number)}" for cause, number in report.paused)
-        yield "paused", f"culls did not help against {causes}"
-    if report.duplicates:
-        yield "duplicate", f"two containers ran under the instance name {plain(', '.join(report.duplicates))}"
-    if report.losses:
-        yield "memory", f"Redis lost its record of earlier culls {_often(report.losses)}"
-    if report.away_s.count:
-        longest = span(report.away_s.longest)
-        yield "redis", f"out of reach of a sidecar {_often(report.away_s.count)}, for {longest} at most"
+    for what, times, names in report.others:
+        often = "once" if times == 1 else f"{times} times"
+        named = f" ({plain(reasons.names(names, NAMES_LIMIT))})" if names else ""
+        yield what.replace("_", " "), f"{often}{named}: {_MEANING[what]}"
 
 
 def hold(held: HoldPeriod) -> str:
@@ -161,10 +158,6 @@ def _times(took: Times) -> str:
     if took.count == 1:
         return f"in {span(took.longest)}"
     return f"half within {span(took.p50)}, 95 % within {span(took.p95)}, all within {span(took.longest)}"
-
-
-def _often(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"
 
 
 def _period(seconds: float) -> str:

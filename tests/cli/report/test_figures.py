@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from harness.ledger_weeks import SINCE_S, UNTIL_S, busy_week, shadow_week
 from sidecar.cli.report.figures import Cause, FleetReport, HoldPeriod, Times, report_of
-from sidecar.controller.ledger_entries import NO_CULL
 from sidecar.core.types import ENTRY_WORDS, Entry
 
 
@@ -49,16 +48,11 @@ COUNTED: dict[str, tuple[list[Entry], dict[str, Any]]] = {
     "refusals": (REFUSALS, {"refusals": (("window", 2), ("paused", 1))}),
     "near misses": (SUSPECTS, {"near_misses": 1, "suspects": 2}),
     "retirements": ([Entry("retired", 1), Entry("retired", 2)], {"retirements": 2}),
-    "not honoured": ([Entry("not_honoured", at, name) for at, name in enumerate("bab")], {"not_honoured": ("a", "b")}),
-    "paused": ([Entry("paused", at, kind=kind) for at, kind in enumerate("bab")], {"paused": (("b", 2), ("a", 1))}),
-    "duplicates": ([Entry("duplicate", at, name) for at, name in enumerate("bab")], {"duplicates": ("a", "b")}),
-    "restarted in place": (
-        [Entry("restarted", 1), Entry("restarted", 2), Entry("restarted", 3, reason=NO_CULL)],
-        {"restarted": 2, "other_restarts": 1},
+    "other events": (
+        [Entry("not_honoured", at, name) for at, name in enumerate("bab")]
+        + [Entry("paused", 4, kind="redis"), Entry("data_loss", 5), Entry("acted", 6, "a")],
+        {"others": (("not_honoured", 3, ("b", "a")), ("paused", 1, ("redis",)), ("data_loss", 1, ()))},
     ),
-    "failed actions": ([Entry("action_failed", 1), Entry("acted", 2)], {"failed_actions": 1}),
-    "lost data": ([Entry("data_loss", 1)], {"losses": 1}),
-    "away": ([Entry("redis_away", 1), Entry("redis_back", 61, seconds=60.0)], {"away_s": ONCE}),
     "times of one": (took("replaced", 60.0), {"replaced_s": ONCE}),
     "times of two": (took("replaced", 3.0, 1.0), {"replaced_s": Times(2, 1.0, 3.0, 3.0)}),
     "times of three": (took("replaced", 1.0, 9.0, 2.0), {"replaced_s": Times(3, 2.0, 9.0, 9.0)}),
@@ -69,9 +63,9 @@ COUNTED: dict[str, tuple[list[Entry], dict[str, Any]]] = {
     ),
     "without a time": ([Entry("replaced", 1.0, kind="redis")], {"replaced_s": Times()}),
     "a retirement's": ([*took("replaced", 60.0, kind="")], {"retired_s": ONCE, "replaced_s": Times()}),
-    "revived since the cull": ([REPLACED, Entry("revived", 70.0, "a")], {"replaced_s": Times(), "revived": 1}),
+    "revived since the cull": ([REPLACED, Entry("revived", 70.0, "a")], {"replaced_s": Times()}),
     "revived, a clock ahead": ([REPLACED, Entry("revived", 103.0, "a")], {"replaced_s": Times()}),
-    "revived before the cull": ([REPLACED, Entry("revived", 20.0, "a")], {"replaced_s": ONCE, "revived": 1}),
+    "revived before the cull": ([REPLACED, Entry("revived", 20.0, "a")], {"replaced_s": ONCE}),
     "revived long after": ([REPLACED, Entry("revived", 300.0, "a")], {"replaced_s": ONCE}),
     "another one revived": ([REPLACED, Entry("revived", 70.0, "b")], {"replaced_s": ONCE}),
     "holds": (

@@ -19,17 +19,18 @@ replaced      half within 23s, 95 % within 27s, all within 27s
 refusals      3: paused 2, window 1
 near misses   1 of 9 suspects recovered before a cull
 retired       1: in 12s
-revived       1 back in service without a replacement
-restarted     4 in place: 1 while suspect or culled, 3 without a cull
 recurs        redis: 8 culls on 7 days since 2026-01-01, 3m 8s out of service; a
               cull does not repair it
               5 x redis (f00, 7): gone
-not honoured  still there long after their cull: web-3
-action failed once: `events` says why, and if the sidecar asked again
-paused        culls did not help against http 2 times
-duplicate     two containers ran under the instance name web-7
-memory        Redis lost its record of earlier culls once
-redis         out of reach of a sidecar once, for 2m 5s at most
+not honoured  once (web-3): still there long after the cull
+action failed once (web-4): `events` says why, and if the sidecar asked again
+paused        2 times (http): a cull did not help, so the next ones waited
+revived       once (web-2): back in service by an order, without a replacement
+restarted     2 times (web-4, web-6): another process of the app in the same
+              place
+duplicate     once (web-7): two containers under one instance name
+data loss     once: Redis lost its record of earlier culls
+redis away    once (web-1): Redis did not answer a sidecar
 holds         2026-01-05 12:00 UTC ann held the service for 30m of 1h: migration
               of the <b>database</b>
               2026-01-07 12:00 UTC bob held instance web-2 for 10m: looking at
