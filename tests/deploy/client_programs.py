@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from deploy.statsd_receiver import Receiver
+    from harness.sidecar import Sidecar
 
 TOP: Final = Path(__file__).parents[2]
 CLIENTS: Final = TOP / "deploy" / "clients"
@@ -60,6 +62,12 @@ def counts_of(listener: Receiver, errors: int) -> dict[str, int]:
     wait_for(lambda: sum(listener.totals().values()) >= errors, timeout_s=60, what=f"{errors} have come")
     assert PacketReader().read(dict.fromkeys(listener.packets, 1)).unreadable == 0
     return listener.totals()
+
+
+def counted(sidecar: Sidecar) -> Counter[str]:
+    """What a sidecar has counted: errors by kind, and requests."""
+    evidence = sidecar.verdict()["evidence"]
+    return Counter({**evidence["kinds"], "requests": evidence["requests"], "failed": evidence["failed"]})
 
 
 Posted = tuple[int, list[tuple[str, bytes]]]

@@ -10,6 +10,8 @@ import pytest
 from deploy import go_clients
 from deploy.client_programs import Posted, answering
 from deploy.statsd_receiver import Receiver
+from harness.children import short_path
+from harness.sidecar import Setting, Sidecar
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +31,15 @@ def posted() -> Iterator[Posted]:
     """What is posted to a server that takes everything, as a sidecar does."""
     with answering(202) as posted:
         yield posted
+
+
+@pytest.fixture(scope="module")
+def arbiter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
+    """A sidecar as the shipped job starts it, with a unix socket too; it counts for an hour and culls nothing."""
+    with short_path(tmp_path_factory.mktemp("clients")) as directory:
+        settings: dict[str, Setting] = {"error_limit": 1000, "error_window": "1h", "error_ratio": 0}
+        one = Sidecar(directory, "clients", **settings, socket=directory / "app.sock").start()
+        try:
+            yield one
+        finally:
+            one.stop()

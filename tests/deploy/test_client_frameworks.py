@@ -6,7 +6,6 @@ A runtime or framework that is not installed skips its test. Servlets are interf
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections import Counter
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ import pytest
 from deploy.client_programs import CLIENTS, TOP, Posted, run, runtime
 from deploy.statsd_receiver import Receiver
 from harness.waiting import wait_for
-from sidecar import client
 from sidecar.inputs.report_bodies import read_errors, read_results
 
 if TYPE_CHECKING:
@@ -34,13 +32,6 @@ MODULES: Final = TOP / "tests" / "apps" / "node_modules"
 def _totals(errors: Mapping[str, int], requests: int) -> dict[str, int]:
     by_line = {f"errors|level:server_error,kind:{kind}": count for kind, count in errors.items()}
     return {**by_line, "requests": requests, "failed": sum(errors.values())}
-
-
-def test_page_of_reporting_has_every_client_and_every_helper_of_python() -> None:
-    page = (TOP / "deploy" / "reporting.md").read_text()
-    assert {path.name for path in CLIENTS.iterdir()} - set(re.findall(r"\(clients/([^)]+)\)", page)) == set()
-    helpers = {name for name in client._MODULES if name.lower().startswith("arbiter")} - {"ArbiterHandler"}
-    assert {name for name in helpers if name not in page} == set()
 
 
 # -- Express ----------------------------------------------------------------------------------------------------------

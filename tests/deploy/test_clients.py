@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from deploy.client_programs import CLIENTS, Posted, run, runtime
-from harness.children import short_path
+from deploy.client_programs import CLIENTS, Posted, counted, run, runtime
 from harness.ports import free_port
-from harness.sidecar import Setting, Sidecar
+from harness.sidecar import Sidecar
 from harness.waiting import wait_for
 from sidecar.inputs.report_bodies import read_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.site
 
@@ -104,23 +103,6 @@ REPORTED: Final[dict[str, dict[str, int]]] = {
 ``test_client_frameworks``."""
 
 
-@pytest.fixture(scope="module")
-def arbiter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
-    """A sidecar as the shipped job starts it, with a unix socket too; it counts for an hour and culls nothing."""
-    with short_path(tmp_path_factory.mktemp("clients")) as directory:
-        settings: dict[str, Setting] = {"error_limit": 1000, "error_window": "1h", "error_ratio": 0}
-        one = Sidecar(directory, "clients", **settings, socket=directory / "app.sock").start()
-        try:
-            yield one
-        finally:
-            one.stop()
-
-
-def _counted(one: Sidecar) -> Counter[str]:
-    evidence = one.verdict()["evidence"]
-    return Counter({**evidence["kinds"], "requests": evidence["requests"], "failed": evidence["failed"]})
-
-
 @pytest.mark.parametrize("by", ["tcp", "socket"])
 @pytest.mark.parametrize("client", REPORTED)
 def test_client_reports_to_the_shipped_job_as_it_is(
@@ -132,9 +114,9 @@ def test_client_reports_to_the_shipped_job_as_it_is(
         "tcp": {"ARBITER_SOCKET": f"{path}.none", "ARBITER_LOCAL_LISTEN": listen},
         "socket": {"ARBITER_SOCKET": path, "ARBITER_LOCAL_LISTEN": f"127.0.0.1:{free_port()}"},
     }[by]
-    before = _counted(arbiter)
+    before = counted(arbiter)
     printed = run(_commands(request)[client](), {**environ, "ARBITER_STATSD_LISTEN": "off"})
-    wait_for(lambda: _counted(arbiter) - before == Counter(REPORTED[client]), timeout_s=60, what="all has come")
+    wait_for(lambda: counted(arbiter) - before == Counter(REPORTED[client]), timeout_s=60, what="all has come")
     assert "no sidecar" not in printed
 
 
