@@ -1,17 +1,22 @@
-"""Child processes that all tests of a file share, because fleets take long to start, and pools of sidecars."""
+"""Child processes that all tests of a file share, because they take long to start, and fleets in this process."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.children import Children, StartSidecar, short_path
-from harness.sidecar_pool import SidecarPool
+from harness.sidecar import Setting, Sidecar
+from harness.sidecar_thread import SidecarLoop
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
+
+
+StartFleet = Callable[..., list[Sidecar]]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -41,5 +46,15 @@ def shared_sidecar(shared_dir: Path, shared_children: Children) -> StartSidecar:
 
 
 @pytest.fixture
-def pool(sidecar: StartSidecar, children: Children) -> SidecarPool:
-    return SidecarPool(sidecar, children)
+def start_fleet(sidecar: StartSidecar) -> Iterator[StartFleet]:
+    """Starts sidecars ``n00``, ``n01``, ... with the same settings on a loop of this process."""
+    loops: list[SidecarLoop] = []
+
+    def start(count: int, name: str = "n", **settings: Setting) -> list[Sidecar]:
+        fleet = [sidecar.unstarted(f"{name}{number:02d}", **settings) for number in range(count)]
+        loops.append(SidecarLoop(fleet).start())
+        return fleet
+
+    yield start
+    for loop in loops:
+        loop.stop()

@@ -18,7 +18,6 @@ from harness.fleet_driver import FleetDriver, await_answers, claim
 from harness.redis_proxy import RedisProxy
 from harness.sentinels import SentinelSetup
 from harness.sidecar import GATES
-from harness.sidecar_pool import SidecarPool
 from harness.waiting import wait_for
 from sidecar.app import build_store
 from sidecar.config.load import load
@@ -28,7 +27,8 @@ from sidecar.core.types import US_PER_S
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.children import Children, StartRedis, StartSidecar
+    from e2e.conftest import StartFleet
+    from harness.children import Children, StartRedis
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar
 
@@ -44,10 +44,10 @@ APPEND_ONLY: Final = ("--appendonly", "yes")
 class Fleet:
     """Twelve sidecars over ``url``, in a store that has known them for an hour and is ``server`` at first."""
 
-    def __init__(self, pool: SidecarPool, server: RedisServer, url: str, **settings: str) -> None:
+    def __init__(self, start_fleet: StartFleet, server: RedisServer, url: str, **settings: str) -> None:
         every = {**GATES, **SETTINGS, **settings, "redis_url": url}
         self._age(server, every)
-        self.driver = FleetDriver(pool.fleet(12, **every))
+        self.driver = FleetDriver(start_fleet(12, **every))
         wait_for(lambda: server.cli("ZCARD", f"{KEY}:alive") == 12, timeout_s=60, what="every sidecar has beaten")
 
     @property
@@ -81,11 +81,6 @@ def losses(server: RedisServer) -> int:
     return int(json.loads(server.cli("HGET", f"{KEY}:state", "epoch"))["losses"])
 
 
-@pytest.fixture
-def pool(sidecar: StartSidecar, children: Children) -> SidecarPool:
-    return SidecarPool(sidecar, children)
-
-
 def snapshot(server: RedisServer) -> Callable[[], None]:
     """Let the server save its data; what makes it go on with this snapshot at once."""
     server.cli("SAVE")
@@ -112,10 +107,10 @@ def test_crash_just_after_the_grants_culls_no_more_than_the_budget(
     args: tuple[str, ...],
     crash: Callable[[RedisServer], Callable[[], None]],
     start_redis: StartRedis,
-    pool: SidecarPool,
+    start_fleet: StartFleet,
 ) -> None:
     server = start_redis("redis", *args)
-    fleet = Fleet(pool, server, server.url)
+    fleet = Fleet(start_fleet, server, server.url)
     go_back = crash(server)
     down = fleet.spend_budget()
     go_back()
@@ -124,12 +119,12 @@ def test_crash_just_after_the_grants_culls_no_more_than_the_budget(
 
 
 def test_proxy_that_switches_to_a_replica_without_the_grants_culls_no_more_than_the_budget(
-    start_redis: StartRedis, pool: SidecarPool
+    start_redis: StartRedis, start_fleet: StartFleet
 ) -> None:
     master = start_redis("master")
     replica = start_redis("replica", "--replicaof", "127.0.0.1", str(master.port))
     with RedisProxy(master.port) as proxy:
-        fleet = Fleet(pool, master, proxy.url)
+        fleet = Fleet(start_fleet, master, proxy.url)
         assert master.cli("WAIT", 1, 5000) == 1
         replica.cli("REPLICAOF", "127.0.0.1", "1")  # the link is lost
         down = fleet.spend_budget()
@@ -139,9 +134,9 @@ def test_proxy_that_switches_to_a_replica_without_the_grants_culls_no_more_than_
         fleet.driver.await_down(*down)
 
 
-def test_crash_in_an_outage_of_all_costs_no_second_cull(start_redis: StartRedis, pool: SidecarPool) -> None:
+def test_crash_in_an_outage_of_all_costs_no_second_cull(start_redis: StartRedis, start_fleet: StartFleet) -> None:
     server = start_redis("redis", *DEFAULT_SAVE)
-    fleet = Fleet(pool, server, server.url, trial="on")
+    fleet = Fleet(start_fleet, server, server.url, trial="on")
     go_back = snapshot(server)
     with fleet.driver.keep_sick(*fleet.members[:-BUDGET]):
         wait_for(fleet.driver.down, timeout_s=60, what="one is culled")
@@ -161,10 +156,10 @@ def await_promotion(setup: SentinelSetup) -> None:
 
 @pytest.mark.site
 def test_sentinel_that_promotes_a_replica_without_the_grants_culls_no_more_than_the_budget(
-    start_redis: StartRedis, children: Children, pool: SidecarPool
+    start_redis: StartRedis, children: Children, start_fleet: StartFleet
 ) -> None:
     setup = SentinelSetup(start_redis, children)
-    fleet = Fleet(pool, setup.master, setup.url)
+    fleet = Fleet(start_fleet, setup.master, setup.url)
     assert setup.master.cli("WAIT", 1, 5000) == 1
     setup.replica.cli("REPLICAOF", "127.0.0.1", "1")
     down = fleet.spend_budget()
@@ -176,16 +171,16 @@ def test_sentinel_that_promotes_a_replica_without_the_grants_culls_no_more_than_
 
 @pytest.mark.site
 def test_failover_by_hand_whose_old_master_goes_on_granting_culls_no_more_than_the_budget(
-    start_redis: StartRedis, children: Children, pool: SidecarPool
+    start_redis: StartRedis, children: Children, start_fleet: StartFleet
 ) -> None:
     """The old master takes writes for 11 s more, from half of the sidecars; the others are at the new one."""
     setup = SentinelSetup(start_redis, children)
-    fleet = Fleet(pool, setup.master, setup.url)
+    fleet = Fleet(start_fleet, setup.master, setup.url)
     assert setup.master.cli("WAIT", 1, 5000) == 1
     setup.sentinels[0].cli("SENTINEL", "FAILOVER", "fleet")
     await_promotion(setup)
     connections = re.findall(r"^id=(\d+) .* cmd=evalsha ", setup.master.cli("CLIENT", "LIST"), flags=re.MULTILINE)
-    assert len(connections) == 12
+    assert len(connections) >= 10, "the others are at the new one already"
     for number in connections[::2]:
         setup.master.cli("CLIENT", "KILL", "ID", number)
     with fleet.driver.keep_sick(*fleet.members):

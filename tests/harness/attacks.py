@@ -51,32 +51,21 @@ def _errors(reports: list[dict[str, str]]) -> bytes:
 
 
 _UPGRADE: Final = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: YQ==", "Sec-WebSocket-Version: 13")
-_CHUNKS: Final = ("Transfer-Encoding: chunked",)
-_ONE_BYTE: Final = b"1\r\nx\r\n"
 
 ATTACKS: Final = {
     "upgrade": Attack("public", 8, _request("GET /health", *_UPGRADE), b"x", words=("upgrade",)),
-    "upgrade_local": Attack("local", 8, _request("GET /verdict", *_UPGRADE), b"x", words=("upgrade",)),
     "upgrade_behind_a_body": Attack(
         "local", 8, _request("POST /errors", *_UPGRADE, "Content-Length: 100000"), b"x", words=("upgrade",)
     ),
     "pages_unread": Attack("public", 20, b"", _request("GET /metrics"), words=()),
     "polls_unread": Attack("public", 120, b"", _request("GET /health"), words=()),
-    "verdicts_unread": Attack("local", 120, b"", _request("GET /verdict"), words=()),
-    "polls_pipelined": Attack("public", 120, b"", _request("GET /health"), reads=True, words=()),
-    "pages_pipelined": Attack("public", 20, b"", _request("GET /metrics"), reads=True, words=()),
-    "chunks_public": Attack("public", 120, _request("POST /health", *_CHUNKS), _ONE_BYTE, words=("body",)),
-    "chunks_local": Attack("local", 120, _request("POST /errors", *_CHUNKS), _ONE_BYTE, words=("chunks",)),
     "endless_head": Attack("public", 120, b"GET /health HTTP/1.1\r\n", b"A: b\r\n", words=("not_http",)),
-    "endless_line": Attack("public", 120, b"GET /", b"x", words=("not_http",)),
     "endless_body": Attack(
         "local", 120, _request("POST /errors", "Content-Length: 999999999999"), b"x", words=("too_large",)
     ),
     "bodies_held": Attack("local", 400, _request("POST /errors", "Content-Length: 65536") + b"x" * 65_000),
-    "body_on_get": Attack("public", 60, _request("GET /health", "Content-Length: 99999999"), b"x", words=("body",)),
     "idle": Attack("public", 400, b""),
     "idle_elsewhere": Attack("public", 1_000, b"", source="127.0.0.2"),
-    "half_heads": Attack("public", 400, b"GET /health HTTP/1.1\r\n" + b"A: b\r\n" * 2_000),
     "noise": Attack("public", 60, b"", b"\x16\x03\x01\x02\x00", words=("not_http",)),
     "restarts": Attack(
         "local", 32, b"", _errors([{"app_start": f"boot-{at}"} for at in range(1000)]), reads=True, words=()

@@ -60,10 +60,6 @@ class MainAndStandby:
     def _says_ready(self) -> bool:
         return any(line.get("message") == "standby is ready" for line in self.standby.log_lines())
 
-    def has_standby(self) -> bool:
-        """Whether the main says so."""
-        return self.main.metrics().get("arbiter_standby_ready") == 1
-
     def end_main(self, number: signal.Signals) -> float:
         """Send this signal to the main, and wait until the standby serves in its place. The time of the signal."""
         at = time.monotonic()

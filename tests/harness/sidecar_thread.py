@@ -1,4 +1,4 @@
-"""A sidecar on a loop of its own in a thread of the tests, and the commands beside it in the same process.
+"""Sidecars on a loop of their own in a thread of the tests, and the commands beside them in the same process.
 
 A test of what a command asks and prints needs neither a new process nor its imports. Signals, exit codes of the daemon
 and its log need one: ``harness.sidecar``.
@@ -14,7 +14,7 @@ import sys
 import threading
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from unittest.mock import patch
 
 from harness.sidecar import OPERATOR, Done, Setting, Sidecar
@@ -24,16 +24,19 @@ from sidecar.cli import application
 from sidecar.config.load import load
 from sidecar.net.threads import DaemonThreads
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _END_S = 60.0
 UNHURRIED: dict[str, Setting] = {"redis_timeout": "10s", "check_interval": "60s"}
 """Nothing times out on a busy machine; reports, beats and answers are handled when they come."""
 
 
-class SidecarThread(Sidecar):
-    """One sidecar; settings as ``Sidecar`` has them, and ``UNHURRIED``. ``start`` and ``stop`` wait until it is so."""
+class SidecarLoop:
+    """Runs these sidecars on one loop. ``start`` and ``stop`` wait until it is so."""
 
-    def __init__(self, directory: Path, name: str = "a", **settings: Setting) -> None:
-        super().__init__(directory, name, **{**UNHURRIED, **settings})
+    def __init__(self, sidecars: Sequence[Sidecar]) -> None:
+        self._sidecars = sidecars
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
@@ -41,19 +44,20 @@ class SidecarThread(Sidecar):
 
     def start(self) -> Self:
         self._thread.start()
-        wait_for(self._is_up, timeout_s=60, what=f"{self.name} serves")
+        for one in self._sidecars:
+            wait_for(lambda one=one: self._is_up(one), timeout_s=60, what=f"{one.name} serves")  # type: ignore[misc]
         return self
 
-    def stop(self, timeout_s: float = _END_S) -> None:
+    def stop(self) -> None:
         if self._loop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join(timeout_s)
-            assert not self._thread.is_alive(), f"{self.name} does not end"
+            self._thread.join(_END_S)
+            assert not self._thread.is_alive(), f"{self._sidecars[0].name} does not end"
             gc.set_threshold(*self._thresholds)  # objects stay frozen: to look at them at each start takes 0.2 s
 
-    def _is_up(self) -> bool:
-        assert self._thread.is_alive(), f"{self.name} has ended"
-        return self._is_ready()
+    def _is_up(self, one: Sidecar) -> bool:
+        assert self._thread.is_alive(), f"{one.name} has ended"
+        return one.health("/livez")[0] == 200
 
     def _run(self) -> None:
         with asyncio.Runner() as runner:
@@ -62,8 +66,26 @@ class SidecarThread(Sidecar):
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(DaemonThreads())
-        config = load({}, self.environ())
-        await daemon.serve(config, build.metrics_of(config), self._stop)
+        configs = [load({}, one.environ()) for one in self._sidecars]
+        async with asyncio.TaskGroup() as group:
+            for config in configs:
+                group.create_task(daemon.serve(config, build.metrics_of(config), self._stop))
+
+
+class SidecarThread(Sidecar):
+    """One sidecar; settings as ``Sidecar`` has them, and ``UNHURRIED``."""
+
+    def __init__(self, directory: Path, name: str = "a", **settings: Setting) -> None:
+        super().__init__(directory, name, **{**UNHURRIED, **settings})
+        self._loop = SidecarLoop([self])
+
+    def start(self) -> Self:
+        self._loop.start()
+        return self
+
+    def stop(self, timeout_s: float = _END_S) -> None:
+        del timeout_s
+        self._loop.stop()
 
 
 class _Terminal(io.StringIO):
