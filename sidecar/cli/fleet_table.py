@@ -48,15 +48,12 @@ Row = Mapping[str, str]
 """One container: column -> text. What the fleet does not know of it is missing."""
 
 
-def as_text(
-    seen: dict[str, Any], now: float, width: int, *, limit: int | None = ROWS_LIMIT, problem: str = ""
-) -> list[str]:
+def as_text(seen: dict[str, Any], now: float, width: int, limit: int | None) -> list[str]:
     """The whole answer as lines for a terminal of this width, with all rows that need attention.
 
-    There are at most ``limit`` rows beside those, None: no limit. ``problem`` stands below the lines about the fleet.
+    There are at most ``limit`` rows beside those, None: no limit.
     """
     lines = [coloured(line, line.partition(" ")[0]) for line in head(seen, now)]
-    lines += [f"!       {plain(problem)}"] if problem else []
     every, fleet = rows(seen, now), seen["fleet"]
     urgent = sum(row["state"] in RANKS for row in every)
     shown = every if limit is None else every[: max(limit, urgent)]

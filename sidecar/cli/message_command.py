@@ -7,24 +7,19 @@ import asyncio
 import click
 
 from sidecar.app import build_messages
-from sidecar.cli.asking_options import where
 from sidecar.cli.exit_codes import EXIT_FAILED
-from sidecar.cli.parameters import Command, json_option, show
-from sidecar.cli.settings_options import config
+from sidecar.cli.parameters import json_option, show
+from sidecar.cli.settings_options import SettingsCommand, config
 
 
-@click.command(cls=Command)
-@click.option("--test", is_flag=True, help="Send a test to the webhook of the settings.")
+@click.command(cls=SettingsCommand)
 @json_option
-@where
 @click.pass_context
-def message(ctx: click.Context, /, *, test: bool, as_json: bool) -> int:
+def message(ctx: click.Context, /, *, as_json: bool) -> int:
     """Send a test message to the webhook.
 
     It prints the answer. The exit code is 1 when the webhook did not take it, 2 when the settings name none.
     """
-    if not test:
-        raise click.UsageError("--test: is missing, and there is nothing else to do")
     effective = config(ctx)
     if not effective.notify.has_webhook:
         raise click.UsageError("no webhook is set: ARBITER_WEBHOOK_URL or ARBITER_WEBHOOK_URL_FILE")

@@ -34,7 +34,7 @@ RENAME = "each needs an ARBITER_INSTANCE of its own"
 
 def shown(seen: dict[str, Any], width: int = 80, *, is_all: bool = False) -> list[str]:
     limit = None if is_all else fleet_table.ROWS_LIMIT
-    return list(map(click.unstyle, fleet_table.as_text(seen, NOW, width, limit=limit)))
+    return list(map(click.unstyle, fleet_table.as_text(seen, NOW, width, limit)))
 
 
 def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:

@@ -156,7 +156,7 @@ def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
     pair: list[SidecarThread], redis_server: RedisServer
 ) -> None:
     for columns in ("40", "120"):
-        done = command(pair[0], "fleet", "--watch", COLUMNS=columns)
+        done = command(pair[0], "fleet", COLUMNS=columns)
         assert (done.code, done.err) == (0, "")
         head, table = done.out.split("\n\n")
         assert head.startswith("app: 2 alive, 0 of them suspect, 0 down, 0 of 10 tokens in use, 10 left\n")
@@ -209,9 +209,9 @@ def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
 
 def test_message_without_a_webhook_is_exit_2(run_dir: Path) -> None:
     one = SidecarThread(run_dir)
-    done = command(one, "message", "--test")
+    done = command(one, "message")
     assert (done.code, done.out) == (2, "")
     assert "no webhook is set" in done.err
-    away = command(one, "message", "--test", "--json", ARBITER_WEBHOOK_URL="http://127.0.0.1:1/")
+    away = command(one, "message", "--json", ARBITER_WEBHOOK_URL="http://127.0.0.1:1/")
     assert away.code == 1
     assert _json(away) == {"outcome": "not sent: connection", "sent": False}

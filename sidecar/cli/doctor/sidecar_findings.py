@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from ipaddress import ip_address
 from typing import Final
@@ -22,7 +21,6 @@ NO_SIDECAR: Final = "no_sidecar"
 """The finding that none answers on this machine. A job can be checked without one."""
 
 TIMEOUT_S: Final = 2.0
-_LINE_LIMIT: Final = 256
 _MINUTE_S: Final = 60.0
 _LEAST_PERCENT: Final = 0.01
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens, and where to ask instead
@@ -51,25 +49,14 @@ def of_sidecar(config: Config) -> Iterator[Finding]:
     yield from (warn("sidecar", sentence) for sentence in why.get("warnings", ()))
     usual = float((why.get("window") or {}).get("usual") or 0.0)
     yield from of_limit(config.judging, usual, int((fleet.get("fleet") or {}).get("alive") or 1))
-    yield from of_listeners(config)
+    yield from of_public_listener(config)
 
 
 def of_store(own: str, theirs: str) -> Iterator[Finding]:
     """Whether the store that the sidecar shows is the store of this command."""
     own = redis_urls.shown(own)
-    if _place(own) == _place(theirs):
-        return
-    is_sure = redis_urls.IN_PROCESS in (own, theirs)  # two different URLs may lead to one server
-    text = f"the sidecar's is {theirs}, and this command's {own}: ARBITER_REDIS_URL differs"
-    yield (fail if is_sure else warn)("store", text)
-
-
-def _place(shown: str) -> object:
-    """The server of the URL, whatever its spelling."""
-    try:
-        return redis_urls.place(redis_urls.redis_url(shown))
-    except ValueError:
-        return shown
+    if own != theirs:
+        yield warn("store", f"the sidecar's is {theirs}, and this command's {own}: ARBITER_REDIS_URL differs")
 
 
 def of_limit(judging: JudgingConfig, usual: float, containers: int) -> Iterator[Finding]:
@@ -109,60 +96,21 @@ def _of_nomad_checks(config: Config, environ: Mapping[str, str]) -> Iterator[Fin
             yield warn("nomad", f"{text} they come from another address, and it restarts the app")
 
 
-# -- listeners --------------------------------------------------------------------------------------------------
+def of_public_listener(config: Config) -> Iterator[Finding]:
+    """Whether the checks of the sidecar go on; with TLS nobody asks, because no certificate has this address.
 
-
-def of_listeners(config: Config) -> Iterator[Finding]:
-    """Whether every configured listener answers, except the local one, which other findings cover."""
-    server = config.server
-    looks: list[tuple[str, str, Callable[[str], str]]] = [
-        ("public", server.public_listen, _connects if config.tls.covers("public") else _is_live),
-        ("agent", server.agent_listen, _says_a_line),
-        ("page", server.page_listen, _connects),
-        ("socket", server.socket, _accepts(socket.SOCK_STREAM)),
-        ("statsd", config.statsd.statsd_socket, _accepts(socket.SOCK_DGRAM)),
-    ]
-    for what, at, look in looks:
-        if at and at != addresses.OFF:
-            try:
-                yield ok(what, f"{at}: {look(at)}")
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                yield fail(what, f"nothing answers at {at}: {cause(error)}")
-
-
-def _is_live(at: str) -> str:
-    with closing(http.client.HTTPConnection(*_reachable(at), timeout=TIMEOUT_S)) as connection:
-        connection.request("GET", "/livez")
-        status = connection.getresponse().status
-    if status != http.HTTPStatus.OK:
-        raise ValueError(f"/livez is {status}: its checks have stopped")
-    return "/livez is 200"
-
-
-def _says_a_line(at: str) -> str:
-    with socket.create_connection(_reachable(at), TIMEOUT_S) as connection:
-        line = connection.recv(_LINE_LIMIT).decode("ascii", "replace").strip()
-    if not line:
-        raise ValueError("it says nothing")
-    return f"it says {line!r}"
-
-
-def _connects(at: str) -> str:
-    socket.create_connection(_reachable(at), TIMEOUT_S).close()
-    return "it accepts connections"
-
-
-def _accepts(kind: socket.SocketKind) -> Callable[[str], str]:
-    def look(path: str) -> str:
-        with socket.socket(socket.AF_UNIX, kind) as opened:
-            opened.settimeout(TIMEOUT_S)
-            opened.connect(path)
-        return "it accepts connections"
-
-    return look
-
-
-def _reachable(at: str) -> tuple[str, int]:
-    """The address to connect to: a listener on a wildcard is asked on loopback."""
+    The other listeners are open if it answers at all: until then it does not.
+    """
+    if config.tls.covers("public"):
+        return
+    at = config.server.public_listen
     host, port = addresses.split(at)
-    return _WILDCARDS.get(host, host), port
+    try:
+        with closing(http.client.HTTPConnection(_WILDCARDS.get(host, host), port, timeout=TIMEOUT_S)) as connection:
+            connection.request("GET", "/livez")
+            status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        yield fail("public", f"nothing answers at {at}: {cause(error)}")
+        return
+    is_live = status == http.HTTPStatus.OK
+    yield ok("public", f"{at}: /livez is 200") if is_live else fail("public", f"/livez is {status}: its checks stopped")

@@ -81,7 +81,6 @@ def test_shared_server_with_a_fleet_on_it_is_well(start_thread: StartThread, sta
     assert "ok   shared: 1 other instances are seen, and this one\n" in done.out
     assert "ok   write: a key of the service was written and removed again\n" in done.out
     assert f"ok   public: {one.settings['public_listen']}: /livez is 200\n" in done.out
-    assert f"ok   agent: {one.settings['agent_listen']}: it says 'up ready 100%'\n" in done.out
     assert done.out.splitlines()[-1].startswith("ok   files: ")
 
 
@@ -193,7 +192,7 @@ def test_owner_of_the_keys_is_found_in_a_cluster(run_dir: Path, start_redis: Sta
 def test_store_in_memory_is_named_as_such(start_thread: StartThread) -> None:
     done = _doctor(start_thread())
     assert done.out.startswith(f"warn store: {ALONE['enforce']}\nok   sidecar: it answers at its local listener\n")
-    assert levels(done).keys() == {"store", "sidecar", "public", "agent", "files"}
+    assert levels(done).keys() == {"store", "sidecar", "public", "files"}
 
 
 def test_sidecar_that_runs_with_other_settings_is_noticed(start_thread: StartThread, redis_server: RedisServer) -> None:
@@ -208,10 +207,10 @@ def test_other_store_than_the_sidecar_has_is_noticed(start_thread: StartThread, 
     server, other = start_redis("redis", password=SECRET), start_redis("other")
     in_memory, shared = start_thread(), start_thread("b", redis_url=server.url)
     masked = f"redis://:***@127.0.0.1:{server.port}/0"
-    assert f"FAIL store: the sidecar's is in this process, and this command's {masked}: ARBITER_REDIS_URL" in (
+    assert f"warn store: the sidecar's is in this process, and this command's {masked}: ARBITER_REDIS_URL" in (
         _doctor(in_memory, ARBITER_REDIS_URL=server.url).out
     )
-    assert f"FAIL store: the sidecar's is {masked}, and this command's in this process: " in (
+    assert f"warn store: the sidecar's is {masked}, and this command's in this process: " in (
         _doctor(shared, ARBITER_REDIS_URL="").out
     )
     assert f"warn store: the sidecar's is {masked}, and this command's {other.url}: " in (
@@ -231,12 +230,11 @@ def test_findings_are_printed_as_json(start_thread: StartThread) -> None:
     assert printed["findings"][0] == {"level": "warn", "what": "store", "sentence": ALONE["enforce"]}
 
 
-def test_listener_without_an_answer_is_a_failure(start_thread: StartThread, run_dir: Path) -> None:
+def test_listener_without_an_answer_is_a_failure(start_thread: StartThread) -> None:
     one = start_thread()
     at = f"127.0.0.1:{free_port()}"
-    done = _doctor(one, ARBITER_PUBLIC_LISTEN=at, ARBITER_STATSD_SOCKET=str(run_dir / "none.sock"))
+    done = _doctor(one, ARBITER_PUBLIC_LISTEN=at)
     assert f"FAIL public: nothing answers at {at}: connection refused\n" in done.out
-    assert f"FAIL statsd: nothing answers at {run_dir / 'none.sock'}: no such file or directory\n" in done.out
 
 
 def test_job_file_is_looked_at_too(start_thread: StartThread, run_dir: Path) -> None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.ports import free_port
 from sidecar.cli.doctor import sidecar_findings
-from sidecar.cli.doctor.findings import FindingLevel, ok
+from sidecar.cli.doctor.findings import ok
 from sidecar.config.load import load
 from sidecar.config.settings import Config, JudgingConfig
 
@@ -56,21 +55,19 @@ def test_checks_of_this_nomad_client_have_to_be_allowed(allowed: str, said: list
 
 
 @pytest.mark.parametrize(
-    ("own", "theirs", "level"),
+    ("own", "theirs", "is_warned"),
     [
-        pytest.param("", "in this process", None, id="both in memory"),
-        pytest.param("redis://:pass@h:6379/0", "redis://:***@h:6379/0", None, id="same"),
-        pytest.param("redis://:pass@h", "redis://***@H:6379/0", None, id="written in another way"),
-        pytest.param("redis+sentinel://a,b/m", "redis+sentinel://b,a/m", None, id="sentinels in another order"),
-        pytest.param("redis://:pass@h", "redis://:***@g", "warn", id="another host"),
-        pytest.param("redis://h/1", "redis://h", "warn", id="another database"),
-        pytest.param("redis://:pass@h", "in this process", "FAIL", id="sidecar in memory"),
-        pytest.param("", "redis://h", "FAIL", id="command in memory"),
+        ("", "in this process", False),
+        ("redis://:pass@h:6379/0", "redis://:***@h:6379/0", False),
+        ("redis://:pass@h", "redis://:***@g:6379/0", True),
+        ("redis://:pass@h", "in this process", True),
+        ("", "redis://h", True),
     ],
+    ids=["both in memory", "same", "another host", "sidecar in memory", "command in memory"],
 )
-def test_store_of_the_sidecar_is_compared(own: str, theirs: str, level: str | None) -> None:
+def test_store_of_the_sidecar_is_compared(own: str, theirs: str, *, is_warned: bool) -> None:
     found = list(sidecar_findings.of_store(own, theirs))
-    assert [finding.level for finding in found] == ([level] if level else [])
+    assert bool(found) is is_warned
     assert not any("pass" in finding.sentence for finding in found)
 
 
@@ -99,7 +96,7 @@ def test_limit_against_the_usual_errors(
     assert all(said in each.sentence for each in found)
 
 
-# -- listeners --------------------------------------------------------------------------------------------------
+# -- the public listener ----------------------------------------------------------------------------------------
 
 
 def _answering(answer: bytes) -> socket.socket:
@@ -109,8 +106,7 @@ def _answering(answer: bytes) -> socket.socket:
     def serve() -> None:
         with suppress(OSError), server.accept()[0] as connection:
             connection.settimeout(60)
-            if answer.startswith(b"HTTP"):
-                connection.recv(1024)
+            connection.recv(1024)
             connection.sendall(answer)
 
     threading.Thread(target=serve, daemon=True).start()
@@ -118,38 +114,18 @@ def _answering(answer: bytes) -> socket.socket:
 
 
 @pytest.mark.parametrize(
-    ("what", "answer", "level", "said"),
+    ("host", "answer", "level", "said"),
     [
-        ("public", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "ok", "/livez is 200"),
-        ("public", b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", "FAIL", "/livez is 503: its checks have stopped"),
-        ("public", b"SSH-2.0-OpenSSH_9.2\r\n", "FAIL", "nothing answers at 127.0.0.1"),
-        ("agent", b"up ready 100%\n", "ok", "it says 'up ready 100%'"),
-        ("agent", b"\x1b[2J\n", "ok", "it says '\\x1b[2J'"),
-        ("agent", b"", "FAIL", "it says nothing"),
-        ("page", b"", "ok", "it accepts connections"),
+        ("127.0.0.1", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "ok", "/livez is 200"),
+        ("0.0.0.0", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "ok", "/livez is 200"),
+        ("127.0.0.1", b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", "FAIL", "/livez is 503: its checks stopped"),
+        ("127.0.0.1", b"SSH-2.0-OpenSSH_9.2\r\n", "FAIL", "nothing answers at 127.0.0.1"),
     ],
+    ids=["live", "at a wildcard", "stuck", "another server"],
 )
-def test_listener_is_asked_what_it_serves(tmp_path: Path, what: str, answer: bytes, level: str, said: str) -> None:
-    (tmp_path / "token").write_text("a token of some length")
+def test_public_listener_is_asked_whether_the_checks_go_on(host: str, answer: bytes, level: str, said: str) -> None:
     with _answering(answer) as server:
-        at = f"127.0.0.1:{server.getsockname()[1]}"
-        flags = {"public_listen": f"127.0.0.1:{free_port()}", "agent_listen": "off", "token_file": tmp_path / "token"}
-        found = _only([*sidecar_findings.of_listeners(_settings(**{**flags, f"{what}_listen": at}))], what)
-    assert found.level == level
+        settings = _settings(public_listen=f"{host}:{server.getsockname()[1]}")
+        (found,) = sidecar_findings.of_public_listener(settings)
+    assert (found.what, found.level) == ("public", level)
     assert said in found.sentence
-
-
-def test_wildcard_is_asked_at_loopback() -> None:
-    with _answering(b"up\n") as server:
-        at = f"0.0.0.0:{server.getsockname()[1]}"
-        settings = _settings(agent_listen=at, public_listen=f"127.0.0.1:{free_port()}")
-        assert _only([*sidecar_findings.of_listeners(settings)], "agent").level is FindingLevel.OK
-
-
-def test_sockets_are_looked_at_by_their_kind(run_dir: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
-        datagrams.bind(str(run_dir / "statsd.sock"))
-        settings = _settings(statsd_socket=run_dir / "statsd.sock", socket=run_dir / "app.sock", agent_listen="off")
-        found = [*sidecar_findings.of_listeners(settings)]
-    assert _only(found, "statsd").level is FindingLevel.OK
-    assert _only(found, "socket").sentence == f"nothing answers at {run_dir / 'app.sock'}: no such file or directory"
