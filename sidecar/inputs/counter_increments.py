@@ -13,7 +13,6 @@ It knows neither pages nor clocks: readings and the time of the scrape come in, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -33,8 +32,6 @@ MAX_COUNT: Final = 2.0**53
 """Above it a float no longer counts by ones; a sum of such values could overflow."""
 
 SLICE: Final = 500
-_MOST_RESTS: Final = 1000
-_TINY: Final = 1e-9
 
 
 class Role(Enum):
@@ -121,7 +118,6 @@ class Counters:
         self._processes: dict[float | None, _Process] = {}
         self._at: float | None = None
         self._incarnation = AppIncarnation()
-        self._rests: dict[str | None, float] = {}
 
     def take(
         self, uses: Sequence[SeriesUse], values: Sequence[float], at: float, *, complete: bool = True
@@ -179,17 +175,12 @@ class Counters:
         app_start = self._incarnation.app_start
         if tally.unknown:
             return Sample({}, 0, in_flight, app_start, tally.unknown)
-        whole = {kind: self._whole(kind, rise) for kind, rise in tally.errors.items()}
-        errors = {kind: count for kind, count in whole.items() if count}
-        return Sample(errors, self._whole(None, tally.requests), in_flight, app_start)
+        errors = {kind: count for kind, rise in tally.errors.items() if (count := _whole(rise))}
+        return Sample(errors, _whole(tally.requests), in_flight, app_start)
 
-    def _whole(self, kind: str | None, rise: float) -> int:
-        """The whole errors in a sum; the fraction is kept for the next page."""
-        total = min(rise + self._rests.pop(kind, 0.0), MAX_COUNT)
-        whole = math.floor(total + _TINY)
-        if total - whole > _TINY and len(self._rests) < _MOST_RESTS:
-            self._rests[kind] = total - whole
-        return whole
+
+def _whole(rise: float) -> int:
+    return int(min(rise, MAX_COUNT))
 
 
 def _slices(uses: Sequence[SeriesUse], values: Sequence[float]) -> Iterator[Iterable[Reading]]:

@@ -19,29 +19,18 @@ def _eq(label: str, value: str) -> Matcher:
 @pytest.mark.parametrize(
     ("text", "selector"),
     [
-        pytest.param("up", Selector("up"), id="a name"),
-        pytest.param(" up { } ", Selector("up"), id="empty braces and blanks"),
-        pytest.param("job:up:rate", Selector("job:up:rate"), id="colons"),
-        pytest.param('up{a="b"}', Selector("up", (_eq("a", "b"),)), id="equal"),
-        pytest.param('up{a!="b",}', Selector("up", (Matcher("a", "!=", "b"),)), id="unequal, comma at the end"),
-        pytest.param(
-            'up{a=~"b|c",d!~"5.."}', Selector("up", (Matcher("a", "=~", "b|c"), Matcher("d", "!~", "5.."))), id="regex"
-        ),
-        pytest.param("up{a='b',c=`d\\.`}", Selector("up", (_eq("a", "b"), _eq("c", "d\\."))), id="other quotes"),
-        pytest.param(
-            r"""up{a="\\ \" \' \n \t"}""",
-            Selector("up", (_eq("a", "\\ \" ' \n \t"),)),
-            id="escapes",
-        ),
-        pytest.param('up{a="}, {"}', Selector("up", (_eq("a", "}, {"),)), id="signs in a value"),
-        pytest.param("kind=db: up", Selector("up", kind="db"), id="kind"),
-        pytest.param(" kind = my/kind-1.x : up", Selector("up", kind="my/kind-1.x"), id="kind and blanks"),
-        pytest.param(
-            'kind_from=db_system: up{a="b"}',
-            Selector("up", (_eq("a", "b"),), kind_from="db_system"),
-            id="kind from a label",
-        ),
-        pytest.param('kind{a="b"}', Selector("kind", (_eq("a", "b"),)), id="a metric named kind"),
+        ("up", Selector("up")),
+        (" up { } ", Selector("up")),
+        ("job:up:rate", Selector("job:up:rate")),
+        ('up{a!="b",}', Selector("up", (Matcher("a", "!=", "b"),))),
+        ('up{a=~"b|c",d!~"5.."}', Selector("up", (Matcher("a", "=~", "b|c"), Matcher("d", "!~", "5..")))),
+        ("up{a='b',c=`d\\.`}", Selector("up", (_eq("a", "b"), _eq("c", "d\\.")))),
+        (r"""up{a="\\ \" \' \n \t"}""", Selector("up", (_eq("a", "\\ \" ' \n \t"),))),
+        ('up{a="}, {"}', Selector("up", (_eq("a", "}, {"),))),
+        ("kind=db: up", Selector("up", kind="db")),
+        (" kind = my/kind-1.x : up", Selector("up", kind="my/kind-1.x")),
+        ('kind_from=db_system: up{a="b"}', Selector("up", (_eq("a", "b"),), kind_from="db_system")),
+        ('kind{a="b"}', Selector("kind", (_eq("a", "b"),))),
     ],
 )
 def test_selector_is_read(text: str, selector: Selector) -> None:
@@ -51,26 +40,26 @@ def test_selector_is_read(text: str, selector: Selector) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        pytest.param("5xx", "at character 1: expected the name of a metric", id="digit first"),
-        pytest.param("my.metric", "at character 3: expected , or ; or a new line", id="dots without quotes"),
-        pytest.param("up{", "at the end: expected a label", id="open brace"),
-        pytest.param('up{a="b"', "at the end: expected , or }", id="not closed"),
-        pytest.param('up{a="b" c="d"}', "at character 10: expected , or }", id="no comma"),
-        pytest.param('up{,a="b"}', "at character 4: expected a label", id="comma first"),
-        pytest.param("up{a}", "at character 5: expected one of = != =~ !~", id="no operator"),
-        pytest.param('up{a=="b"}', "at character 6: expected a value in quotes", id="two signs"),
-        pytest.param("up{a=b}", "at character 6: expected a value in quotes", id="no quotes"),
-        pytest.param('up{a="b}', "at character 6: expected a value in quotes", id="quotes not closed"),
-        pytest.param(
-            'up{a=~"5\\d"}', "at character 9: no such escape: \\d (in quotes a backslash is \\\\)", id="one backslash"
-        ),
-        pytest.param('up{a=~"("}', "at character 7: not a regular expression of Prometheus: ", id="bad regex"),
-        pytest.param('up{"a"="b"}', "at character 4: expected a label", id="quoted label"),
-        pytest.param('{a="b"}', "at character 1: expected the name of a metric", id="no name"),
-        pytest.param("up 5", "at character 4: expected , or ; or a new line", id="something behind"),
-        pytest.param("kind=: up", "at character 6: a kind takes 1 to 64 of A-Z a-z 0-9 _ . / -", id="empty kind"),
-        pytest.param("kind=db up", "at character 9: expected : behind the kind", id="no colon"),
-        pytest.param("kind_from=: up", "at character 11: kind_from takes the name of a label", id="empty label"),
+        ("5xx", "at character 1: expected the name of a metric"),
+        ('{a="b"}', "at character 1: expected the name of a metric"),
+        ("my.metric", "at character 3: expected , or ; or a new line"),
+        ("up{", "at the end: expected a label"),
+        ('up{a="b"', "at the end: expected , or }"),
+        ('up{a="b" c="d"}', "at character 10: expected , or }"),
+        ('up{,a="b"}', "at character 4: expected a label"),
+        ('up{"a"="b"}', "at character 4: expected a label"),
+        ("up{a}", "at character 5: expected one of = != =~ !~"),
+        ('up{a=="b"}', "at character 6: expected a value in quotes"),
+        ("up{a=b}", "at character 6: expected a value in quotes"),
+        ('up{a="b}', "at character 6: expected a value in quotes"),
+        ('up{a=~"5\\d"}', "at character 9: no such escape: \\d (in quotes a backslash is \\\\)"),
+        ('up{a=~"("}', "at character 7: not a regular expression of Prometheus: "),
+        ("up 5", "at character 4: expected , or ; or a new line before the next selector"),
+        ("kind=: up", "at character 6: a kind takes 1 to 64 of A-Z a-z 0-9 _ . / -"),
+        ("kind=db up", "at character 9: expected : behind the kind"),
+        ("kind_from=: up", "at character 11: kind_from takes the name of a label"),
+        ("a,,b", "at character 3: expected the name of a metric"),
+        ("a,b{", "at the end: expected a label"),
     ],
 )
 def test_bad_selector_says_what_and_where(text: str, complaint: str) -> None:
@@ -183,19 +172,6 @@ def test_kind_from_a_label_is_a_word(value: str | None, kind: str) -> None:
 )
 def test_several_selectors_are_read(text: str, names: list[str]) -> None:
     assert [selector.name for selector in parse_selectors(text)] == names
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("a b", "at character 3: expected , or ; or a new line before the next selector"),
-        ("a,,b", "at character 3: expected the name of a metric"),
-        ("a,b{", "at the end: expected a label"),
-    ],
-)
-def test_bad_list_says_what_and_where(text: str, complaint: str) -> None:
-    with pytest.raises(BadSelectorError, match="^" + re.escape(complaint)):
-        parse_selectors(text)
 
 
 @settings(max_examples=100, deadline=None)

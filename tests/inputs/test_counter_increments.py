@@ -117,10 +117,10 @@ def test_sum_of_huge_counters_is_bounded() -> None:
     assert (sample.errors, sample.requests) == (dict.fromkeys("abc", MAX_COUNT), MAX_COUNT)
 
 
-def test_fractions_are_carried_over() -> None:
+def test_fraction_of_an_error_is_none() -> None:
     scrape = Scrapes()
     scrape(BEFORE, a=0.0)
-    assert [scrape(BEFORE, a=value).errors for value in (0.4, 0.8, 1.2, 1.6, 3.0)] == [{}, {}, {"a": 1}, {}, {"a": 2}]
+    assert [scrape(BEFORE, a=value).errors for value in (0.4, 1.9, 3.9)] == [{}, {"a": 1}, {"a": 2}]
 
 
 def test_last_reading_of_a_series_counts() -> None:

@@ -17,7 +17,7 @@ import statsd
 from datadog.dogstatsd.base import DogStatsd
 
 from harness.waiting import eventually
-from sidecar.core.types import ErrorLevel, ErrorReport, Heartbeat, Report, Results
+from sidecar.core.types import ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs.datagram import Datagrams
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ class Controller:
     """What came in, summed."""
 
     errors: Counter[str] = field(default_factory=Counter)
-    levels: Counter[ErrorLevel] = field(default_factory=Counter)
     ok: int = 0
     failed: int = 0
     heartbeats: int = 0
@@ -70,7 +69,6 @@ class Controller:
         for report in reports:
             if isinstance(report, ErrorReport):
                 self.errors[report.kind] += report.errors
-                self.levels[report.level] += report.errors
             elif isinstance(report, Results):
                 self.ok += report.ok
                 self.failed += report.failed
@@ -138,13 +136,8 @@ async def test_statsd_reports_are_counted(controller: Controller, datagrams: Dat
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {},
-        {"disable_buffering": False},
-        {"disable_aggregation": False},
-        {"container_id": "83c0a99c", "cardinality": "low"},
-    ],
-    ids=["as it is", "buffered", "aggregated", "with origin"],
+    [{}, {"disable_aggregation": False, "container_id": "83c0a99c", "cardinality": "low"}],
+    ids=["as it is", "aggregated, with origin"],
 )
 @pytest.mark.parametrize("place", ["udp", "unix"])
 async def test_datadog_reports_are_counted(
@@ -153,7 +146,6 @@ async def test_datadog_reports_are_counted(
     await asyncio.to_thread(_send_as_datadog, datagrams, place, options)
     await _heard(controller, 8 + 12)
     assert controller.errors == {"unknown": 4, "redis": 4}
-    assert controller.levels == {ErrorLevel.SERVER_ERROR: 7, ErrorLevel.CLIENT_ERROR: 1}
     assert (controller.ok, controller.failed) == (10, 2)
     assert datagrams.unreadable == 0
 
