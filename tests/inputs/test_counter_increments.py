@@ -29,8 +29,8 @@ class Scrapes:
     counters: Counters = field(default_factory=Counters)
     at: float = T0
 
-    def __call__(self, start: float | None = None, *, complete: bool = True, **values: float) -> Sample:
-        page = [_counter(name, value) for name, value in values.items()]
+    def __call__(self, start: float | None, counters: str, *, complete: bool = True) -> Sample:
+        page = [_counter(name, float(value)) for name, value in (each.split("=") for each in counters.split())]
         if start is not None:
             page.append((SeriesUse(0, Role.START), start))
         sample = _taken(self.counters, page, self.at, complete=complete)
@@ -53,80 +53,63 @@ def _counter(name: str, value: float) -> Reading:
     return SeriesUse(hash(name), Role.COUNTER, name, requests=True), value
 
 
-# -- one process --------------------------------------------------------------------------------------------
+# -- page after page ----------------------------------------------------------------------------------------
+
+MOST = str(int(MAX_COUNT))
+PAGES: dict[str, list[tuple[float | None, str, str]]] = {
+    "increase by kind": [(BEFORE, "a=50 b=7 c=1", ""), (BEFORE, "a=52 b=7 c=2", "a=2 c=1")],
+    "without a start": [(None, "a=50 b=7", ""), (None, "a=52 b=7", "a=2")],
+    "new series of a known process": [(BEFORE, "a=1", ""), (BEFORE, "a=1 b=3", "b=3")],
+    "new series of an unknown one": [(None, "a=1", ""), (None, "a=1 b=3", ""), (None, "a=1 b=5", "b=2")],
+    "series that comes back": [(BEFORE, "a=10 b=1", ""), (BEFORE, "b=1", ""), (BEFORE, "a=12 b=1", "a=2")],
+    "fraction of an error": [(BEFORE, "a=0", ""), (BEFORE, "a=0.4", ""), (BEFORE, "a=1.9", "a=1")],
+    "huge counters": [(BEFORE, "a=0 b=0", ""), (BEFORE, f"a={MOST} b={MOST}", f"a={MOST} b={MOST}")],
+    **{
+        f"{value} is no count": [(BEFORE, "a=10", ""), (BEFORE, f"a={value}", ""), (BEFORE, "a=11", "a=1")]
+        for value in ("nan", "inf", "-inf", "-1", "1e308", f"{MOST}0")
+    },
+    "new process counts from zero": [(BEFORE, "a=50", ""), (SINCE, "a=3 b=1", "a=3 b=1")],
+    "new process with higher counters": [(BEFORE, "a=5", ""), (SINCE, "a=7", "a=7")],
+    "decrease": [(BEFORE, "a=50 b=10", ""), (BEFORE, "a=20 b=30", "?"), (BEFORE, "a=23 b=30", "a=3")],
+    "workers that nothing tells apart": [
+        *((None, "a=1000", ""), (None, "a=50", "?"), (None, "a=1001", "a=1")),
+        *((None, "a=51", "a=1"), (None, "a=1001", ""), (None, "a=53", "a=2")),
+    ],
+    "workers with one start have no new series": [
+        *((BEFORE, "a=1000", ""), (BEFORE, "a=50", "?"), (BEFORE, "a=1001", "a=1"), (BEFORE, "a=51 b=500", "a=1")),
+    ],
+    "workers with different starts": [
+        *((BEFORE, "a=10", ""), (BEFORE + 0.3, "a=5000", "?"), (BEFORE, "a=11", "a=1")),
+        *((BEFORE + 0.3, "a=5002", "a=2"), (BEFORE, "a=11", "")),
+    ],
+    "page that loses its start": [
+        *((BEFORE, "a=10", ""), (None, "a=12", "?"), (BEFORE, "a=15", "?"), (BEFORE, "a=16", "a=1")),
+    ],
+}
+"""The start of the process, its counters, and the errors that the page counts; ``?``: they are unknown."""
 
 
-def test_first_scrape_counts_nothing() -> None:
-    assert Scrapes()(BEFORE, a=50) == Sample({}, app_start=repr(BEFORE))
-
-
-@pytest.mark.parametrize("start", [None, BEFORE])
-def test_increase_is_counted_by_kind_and_as_requests(start: float | None) -> None:
+@pytest.mark.parametrize("pages", PAGES.values(), ids=PAGES)
+def test_each_page_counts_what_has_surely_happened_since_the_last(pages: list[tuple[float | None, str, str]]) -> None:
     scrape = Scrapes()
-    scrape(start, a=50, b=7, c=1)
-    sample = scrape(start, a=52, b=7, c=2)
-    assert (sample.errors, sample.requests) == ({"a": 2, "c": 1}, 3)
+    for start, counters, errors in pages:
+        sample = scrape(start, counters)
+        counted = " ".join(f"{kind}={count}" for kind, count in sample.errors.items())
+        assert (counted or "?" * (sample.unknown > 0)) == errors
+        assert sample.requests == min(sum(sample.errors.values()), MAX_COUNT)
 
 
 def test_series_that_only_counts_requests_is_no_error() -> None:
-    counters = Counters()
-    use = SeriesUse(1, Role.COUNTER, None, requests=True)
+    counters, use = Counters(), SeriesUse(1, Role.COUNTER, None, requests=True)
     _taken(counters, [(use, 10)], T0)
-    assert _taken(counters, [(use, 15)], T0 + 10) == Sample({}, requests=5)
-
-
-def test_new_series_counts_from_zero_if_its_process_was_seen_without_it() -> None:
-    scrape = Scrapes()
-    scrape(BEFORE, a=1)
-    assert scrape(BEFORE, a=1, b=3).errors == {"b": 3}
-
-
-def test_new_series_counts_nothing_if_the_process_is_unknown() -> None:
-    scrape = Scrapes()
-    scrape(a=1)
-    assert scrape(a=1, b=3).errors == {}
-    assert scrape(a=1, b=5).errors == {"b": 2}
+    assert _taken(counters, [(use, 12), (use, 15)], T0 + 10) == Sample({}, requests=5), "the last reading counts"
 
 
 def test_new_series_counts_nothing_if_the_last_page_was_cut_off() -> None:
     scrape = Scrapes()
-    scrape(BEFORE, complete=False, a=1)
-    assert scrape(BEFORE, a=1, b=3).errors == {}
-    assert scrape(BEFORE, a=1, b=4, c=2).errors == {"b": 1, "c": 2}
-
-
-def test_series_that_comes_back_counts_from_its_last_value() -> None:
-    scrape = Scrapes()
-    scrape(BEFORE, a=10, b=1)
-    scrape(BEFORE, b=1)
-    assert scrape(BEFORE, a=12, b=1).errors == {"a": 2}
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0, 1e308, 2 * MAX_COUNT])
-def test_value_that_is_no_count_is_ignored(value: float) -> None:
-    scrape = Scrapes()
-    scrape(BEFORE, a=10)
-    assert scrape(BEFORE, a=value) == Sample({}, app_start=repr(BEFORE))
-    assert scrape(BEFORE, a=11).errors == {"a": 1}
-
-
-def test_sum_of_huge_counters_is_bounded() -> None:
-    scrape = Scrapes()
-    scrape(BEFORE, a=0, b=0, c=0)
-    sample = scrape(BEFORE, a=MAX_COUNT, b=MAX_COUNT, c=MAX_COUNT)
-    assert (sample.errors, sample.requests) == (dict.fromkeys("abc", MAX_COUNT), MAX_COUNT)
-
-
-def test_fraction_of_an_error_is_none() -> None:
-    scrape = Scrapes()
-    scrape(BEFORE, a=0.0)
-    assert [scrape(BEFORE, a=value).errors for value in (0.4, 1.9, 3.9)] == [{}, {"a": 1}, {"a": 2}]
-
-
-def test_last_reading_of_a_series_counts() -> None:
-    counters = Counters()
-    _taken(counters, [_counter("a", 1)], T0)
-    assert _taken(counters, [_counter("a", 2), _counter("a", 3)], T0 + 10).errors == {"a": 2}
+    scrape(BEFORE, "a=1", complete=False)
+    assert scrape(BEFORE, "a=1 b=3").errors == {}
+    assert scrape(BEFORE, "a=1 b=4 c=2").errors == {"b": 1, "c": 2}
 
 
 def test_levels_are_summed_from_the_first_scrape_on() -> None:
@@ -135,95 +118,37 @@ def test_levels_are_summed_from_the_first_scrape_on() -> None:
     assert _taken(Counters(), [], T0).in_flight is None
 
 
-# -- restarts -----------------------------------------------------------------------------------------------
+# -- incarnations -------------------------------------------------------------------------------------------
 
 
-def test_new_process_counts_from_zero_and_is_a_new_incarnation() -> None:
+def test_new_process_is_a_new_incarnation_after_lost_scrapes_too() -> None:
     scrape = Scrapes()
-    scrape(BEFORE, a=50)
-    assert scrape(SINCE, a=3, b=1) == Sample({"a": 3, "b": 1}, requests=4, app_start=repr(SINCE))
-
-
-def test_process_with_higher_counters_is_still_a_new_one() -> None:
-    scrape = Scrapes()
-    scrape(BEFORE, a=5)
-    assert scrape(SINCE, a=7).errors == {"a": 7}
-
-
-def test_new_process_is_known_after_lost_scrapes() -> None:
-    scrape = Scrapes()
-    scrape(BEFORE, a=50)
+    assert scrape(BEFORE, "a=50").app_start == repr(BEFORE)
     scrape.at += 10 * INTERVAL_S
-    assert scrape(SINCE, a=7) == Sample({"a": 7}, requests=7, app_start=repr(SINCE))
-
-
-# -- several processes --------------------------------------------------------------------------------------
-
-
-def test_counter_that_decreases_is_unknown_and_its_page_counts_nothing() -> None:
-    scrape = Scrapes()
-    scrape(BEFORE, a=50, b=10)
-    assert scrape(BEFORE, a=20, b=30) == Sample({}, app_start=repr(BEFORE), unknown=1)
-    assert scrape(BEFORE, a=23, b=30).errors == {"a": 3}
-
-
-def test_indistinguishable_workers_are_followed_side_by_side() -> None:
-    scrape = Scrapes()
-    scrape(a=1000)
-    assert scrape(a=50).unknown == 1
-    assert [scrape(a=value).errors for value in (1001, 51, 1001, 53)] == [{"a": 1}, {"a": 1}, {}, {"a": 2}]
-
-
-def test_workers_with_the_same_start_have_no_new_series() -> None:
-    scrape = Scrapes()
-    for value in (1000, 50, 1001):
-        scrape(BEFORE, a=value)
-    assert scrape(BEFORE, a=51, b=500).errors == {"a": 1}
-
-
-def test_workers_with_different_starts_are_compared_with_themselves() -> None:
-    scrape = Scrapes()
-    first, second = BEFORE, BEFORE + 0.3
-    scrape(first, a=10)
-    assert scrape(second, a=5000) == Sample({}, app_start=repr(first), unknown=1)
-    assert [scrape(start, a=value).errors for start, value in ((first, 11), (second, 5002), (first, 11))] == [
-        {"a": 1},
-        {"a": 2},
-        {},
-    ]
+    assert scrape(SINCE, "a=7") == Sample({"a": 7}, requests=7, app_start=repr(SINCE))
 
 
 def test_workers_that_answer_in_turns_are_no_new_incarnation() -> None:
     scrape = Scrapes()
     starts = (BEFORE, BEFORE + 0.3, BEFORE, BEFORE - 5)
-    assert {scrape(start, a=1).app_start for start in starts * 20} == {repr(BEFORE)}
+    assert {scrape(start, "a=1").app_start for start in starts * 20} == {repr(BEFORE)}
 
 
 def test_replaced_worker_is_no_new_incarnation() -> None:
     scrape = Scrapes()
     for start in (BEFORE, BEFORE + 1, BEFORE):
-        scrape(start, a=1)
-    assert scrape(scrape.at - 5, a=2) == Sample({"a": 2}, requests=2, app_start=repr(BEFORE))
+        scrape(start, "a=1")
+    assert scrape(scrape.at - 5, "a=2") == Sample({"a": 2}, requests=2, app_start=repr(BEFORE))
 
 
 def test_restart_of_all_workers_is_believed_in_the_end() -> None:
     scrape = Scrapes()
     for start in (BEFORE, BEFORE + 1, BEFORE):
-        scrape(start, a=1)
+        scrape(start, "a=1")
     starts = [scrape.at - 5, scrape.at - 4]
-    seen = [scrape(starts[turn % 2], a=1).app_start for turn in range(SETTLED_PAGES)]
+    seen = [scrape(starts[turn % 2], "a=1").app_start for turn in range(SETTLED_PAGES)]
     assert set(seen[:-1]) == {repr(BEFORE)}
     assert seen[-1] in {repr(start) for start in starts}
-
-
-def test_page_that_loses_its_start_counts_nothing_twice() -> None:
-    scrape = Scrapes()
-    scrape(BEFORE, a=10)
-    assert [scrape(start, a=value).errors for start, value in ((None, 12), (BEFORE, 15), (BEFORE, 16))] == [
-        {},
-        {},
-        {"a": 1},
-    ]
 
 
 # -- bounds -------------------------------------------------------------------------------------------------
@@ -231,18 +156,18 @@ def test_page_that_loses_its_start_counts_nothing_twice() -> None:
 
 def test_memory_is_bounded_and_a_forgotten_series_does_not_count_as_new() -> None:
     scrape = Scrapes(Counters(most_series=100))
-    scrape(BEFORE, a=1000)
+    scrape(BEFORE, "a=1000")
     for number in range(20):
         others = [_counter(f"x{number}_{index}", 1) for index in range(50)]
         _taken(scrape.counters, [*others, (SeriesUse(0, Role.START), BEFORE)], scrape.at)
     assert len(scrape.counters._processes[BEFORE].values) <= 100
-    assert scrape(BEFORE, a=1001).errors == {}
+    assert scrape(BEFORE, "a=1001").errors == {}
 
 
 def test_processes_are_bounded() -> None:
     scrape = Scrapes()
     for number in range(50):
-        scrape(BEFORE + number, a=1)
+        scrape(BEFORE + number, "a=1")
     assert len(scrape.counters._processes) == MOST_PROCESSES
 
 
