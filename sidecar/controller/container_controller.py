@@ -150,10 +150,8 @@ class Controller:
     async def run(self) -> None:
         """Control the container until cancelled."""
         async with self._effects.open():
-            if self._policy.lifetime_s > 0:
-                self._carry_out(
-                    SaveMemory(), self._clock()
-                )  # without it each kill would make the container young again
+            if self._policy.lifetime_s > 0:  # or each kill would make the container young again
+                self._carry_out(SaveMemory(), self._clock())
             while True:
                 now = self._clock()
                 wake_at = self._wake_at(now)
@@ -219,21 +217,21 @@ class Controller:
         verdict = self.assessment.verdict(now)
         if self.container.state in _WELL:
             self.assessment.learn_usual(verdict, now)
-        self._step(self._judged(verdict, now), now)
+        self._act_on(verdict, now)
         self._checked_at = now
 
     def _judge(self, now: float) -> None:
-        self._step(self._judged(self.assessment.verdict(now), now), now)
+        self._act_on(self.assessment.verdict(now), now)
 
     def _judge_news(self, now: float) -> None:
         """Judge what was just reported. Under a flood this happens once a turn, and only a bad verdict is a step."""
         verdict = self.assessment.verdict(now)
         if verdict.judgement is not Judgement.FINE:
-            self._step(self._judged(verdict, now), now)
+            self._act_on(verdict, now)
 
-    def _judged(self, verdict: Verdict, now: float) -> Judged:
+    def _act_on(self, verdict: Verdict, now: float) -> None:
         measurements = self.assessment.measurements
-        return Judged(verdict, measurements.idle_at, measurements.load(now))
+        self._step(Judged(verdict, measurements.idle_at, measurements.load(now)), now)
 
     # -- messages ---------------------------------------------------------------------------------------------
 
@@ -247,8 +245,7 @@ class Controller:
         elif isinstance(message, ReviveOrdered):
             self._step(replace(message, incarnation=self._word(REVIVED), identity=self._identity()), now)
         elif isinstance(message, LatchWritten):
-            if message.latch == self._unwritten_latch:
-                self._unwritten_latch = None
+            self._unwritten_latch = None if message.latch == self._unwritten_latch else self._unwritten_latch
         elif isinstance(message, tuple):
             self._receive(message, now)
         else:

@@ -14,7 +14,7 @@ from typing import Final
 
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container, CullOrder, enter, is_drained, not_needed, out_of_balance, unused
-from sidecar.core.life.delays import denied_delay, spread, unknown_delay
+from sidecar.core.life.delays import spread, unknown_delay
 from sidecar.core.life.events import (
     ClaimDeferred,
     Culled,
@@ -45,6 +45,9 @@ from sidecar.core.values import replace
 
 LEASE_WAIT_S: Final = 0.25
 """Interval at which a container that wants to claim checks for the answer to its request for a lease."""
+
+DENIED_LEAST_S: Final = 1.0
+"""Least time between a refusal and the next claim."""
 
 OLD_WAIT_S: Final = 1.0
 """Interval at which a suspect with old errors checks for another one."""
@@ -205,13 +208,12 @@ def again(container: Container, answer: Answer, now: float, jitter: float, polic
     After a refusal it comes at the next check, as in the seed article, because a person may lift the refusal early; or
     after ``retry_after_s`` if that is sooner.
     """
+    unknowns, delay = 0, policy.check_interval_s
     if isinstance(answer, Unknown):
-        delay = unknown_delay(container.unknowns)
-        container = replace(container, unknowns=container.unknowns + 1)
-    else:
-        delay = denied_delay(answer, policy) if isinstance(answer, Denied) else policy.check_interval_s
-        container = replace(container, unknowns=0)
-    return replace(container, due=now + spread(delay, jitter, container.verdict))
+        unknowns, delay = container.unknowns + 1, unknown_delay(container.unknowns)
+    elif isinstance(answer, Denied):
+        delay = min(delay, max(DENIED_LEAST_S, answer.retry_after_s))
+    return replace(container, unknowns=unknowns, due=now + spread(delay, jitter, container.verdict))
 
 
 def _cull(container: Container, trigger: ClaimAnswered, now: float, policy: Policy) -> Step:

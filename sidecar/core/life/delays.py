@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from sidecar.core.types import Denied, Policy, Verdict
+    from sidecar.core.types import Verdict
 
 UNKNOWN_FIRST_S: Final = 1.0
 UNKNOWN_CAP_S: Final = 30.0
-DENIED_LEAST_S: Final = 1.0
 JITTER: Final = 0.25
 """A claim is delayed by up to this fraction, so that containers that become sick together do not claim together."""
 
@@ -25,11 +24,6 @@ HONOUR_DRAINS: Final = 3
 def honour_s(drain_s: float) -> float:
     """Seconds after which a cull is not honoured, if the container is still there."""
     return max(HONOUR_S, HONOUR_DRAINS * drain_s)
-
-
-def denied_delay(answer: Denied, policy: Policy) -> float:
-    """Seconds to wait after a refusal, before jitter: until the next check, or less if the refusal ends sooner."""
-    return min(policy.check_interval_s, max(DENIED_LEAST_S, answer.retry_after_s))
 
 
 def unknown_delay(unknowns: int) -> float:

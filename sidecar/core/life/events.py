@@ -13,8 +13,14 @@ from sidecar.core.life.triggers import CullOrdered, Effect, ReviveOrdered
 from sidecar.core.types import Answer, State, Verdict
 
 
+class Event:
+    """What has happened in a step."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Event):
     """The window was judged."""
 
     verdict: Verdict
@@ -24,7 +30,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Moved(Event):
     """The container went from the state ``was`` to another one; ``why`` in words."""
 
     was: State
@@ -91,7 +97,7 @@ class Restarted(Moved):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenAnswered:
+class TokenAnswered(Event):
     """A claim was answered."""
 
     claim_id: str
@@ -103,7 +109,7 @@ class TokenAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class RetirementAnswered:
+class RetirementAnswered(Event):
     """A request for a lease was answered. ``is_late``: it is of another incarnation."""
 
     answer: Answer
@@ -111,7 +117,7 @@ class RetirementAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimDeferred:
+class ClaimDeferred(Event):
     """A claim is due and not made; ``answer`` says why."""
 
     answer: Answer
@@ -121,21 +127,21 @@ class ClaimDeferred:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderTaken:
+class OrderTaken(Event):
     """A person's order to cull is being claimed."""
 
     order: CullOrdered
 
 
 @dataclass(frozen=True, slots=True)
-class OrderIgnored:
+class OrderIgnored(Event):
     """A person's order changes nothing in this state."""
 
     order: CullOrdered | ReviveOrdered
 
 
 @dataclass(frozen=True, slots=True)
-class WouldCull:
+class WouldCull(Event):
     """Shadow mode did not carry out a cull."""
 
     verdict: Verdict | None
@@ -143,37 +149,16 @@ class WouldCull:
 
 
 @dataclass(frozen=True, slots=True)
-class WouldRetire:
+class WouldRetire(Event):
     """Shadow mode did not carry out a retirement."""
 
 
 @dataclass(frozen=True, slots=True)
-class NotHonoured:
+class NotHonoured(Event):
     """A culled container is still there, ``out_s`` after its token."""
 
     claim_id: str
     out_s: float
-
-
-Event = (
-    Checked
-    | Moved
-    | Suspected
-    | Recovered
-    | Culled
-    | Retired
-    | WentDown
-    | Revived
-    | Restarted
-    | TokenAnswered
-    | RetirementAnswered
-    | ClaimDeferred
-    | OrderTaken
-    | OrderIgnored
-    | WouldCull
-    | WouldRetire
-    | NotHonoured
-)
 
 
 class Step(NamedTuple):
