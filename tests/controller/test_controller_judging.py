@@ -8,7 +8,7 @@ import pytest
 
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
-from sidecar.core.types import ErrorReport, Fleet, Heartbeat, Missed, Policy, Report, Results, Sample, State
+from sidecar.core.types import ErrorReport, Fleet, Heartbeat, Missed, Policy, Report, Results, State
 
 NO_SETTLE = replace(POLICY, settle_s=0.0)
 
@@ -16,12 +16,7 @@ NO_SETTLE = replace(POLICY, settle_s=0.0)
 @pytest.mark.parametrize(
     ("policy", "reports", "rule"),
     [
-        pytest.param(POLICY, [ErrorReport(fatal=True)], "fatal", id="fatal"),
         pytest.param(POLICY, [Results(10, 10)], "ratio", id="ratio"),
-        pytest.param(POLICY, [Sample({"redis": 10}, requests=20)], "ratio", id="ratio of a sample"),
-        pytest.param(
-            replace(POLICY, consecutive_limit=3), [Results(9, 0), Results(0, 3)], "consecutive", id="in a row"
-        ),
         pytest.param(replace(POLICY, kind_limits=(("db", 2),)), [ErrorReport(2, kind="db")], "kind", id="kind"),
         pytest.param(replace(POLICY, scrape_down_after=2), [Missed("timeout")] * 2, "scrape", id="scrape"),
     ],

@@ -18,10 +18,8 @@ from sidecar.core.types import (
     AppListening,
     ErrorReport,
     Granted,
-    Heartbeat,
     Latch,
     Report,
-    Results,
     Sample,
     State,
 )
@@ -44,51 +42,50 @@ async def test_restart_of_the_app_cancels_the_claim_of_the_old_life() -> None:
         assert rig.budget.most_at_once == 1
 
 
-# -- the names that a metrics page gives ----------------------------------------------------------------------
+# -- which reports count ----------------------------------------------------------------------------------------
 
 
-def page(errors: int, app_start: str | None) -> Sample:
+def app(errors: int, app_start: str) -> ErrorReport:
+    return ErrorReport(errors, app_start=app_start)
+
+
+def page(errors: int, app_start: str) -> Sample:
     return Sample({"redis": errors}, requests=10, app_start=app_start)
 
 
-@in_virtual_time
-async def test_sample_of_a_new_life_begins_it_and_one_of_an_ended_life_is_stale() -> None:
-    async with ControllerRig() as rig:
-        await rig.reports(page(3, "100.5"))
-        await rig.reports(page(1, "200.5"))
-        assert rig.controller.snapshot.evidence.errors == 1
-        await rig.reports(page(4, "100.5"), page(0, "200.5"))
-        assert rig.controller.stale_reports == 1
-        assert rig.controller.snapshot.evidence.errors == 1
-        assert rig.controller.snapshot.evidence.requests == 20
+BOTH, BOTH_ANEW = [page(1, "100.5"), app(1, "boot-1")], [page(1, "200.5"), app(1, "boot-2")]
 
 
-@pytest.mark.parametrize("first", ["page", "app"])
+@pytest.mark.parametrize(
+    ("reports", "errors", "stale", "restarts"),
+    [
+        ([app(1, "boot-1"), app(2, "boot-2"), app(9, "boot-1"), app(1, "boot-2")], 3, 1, 1),
+        ([page(3, "100.5"), page(1, "200.5"), page(4, "100.5"), page(0, "200.5")], 1, 1, 1),
+        (3 * BOTH, 6, 0, 0),
+        (3 * BOTH[::-1], 6, 0, 0),
+        ([*BOTH, *BOTH_ANEW, *BOTH, *BOTH_ANEW], 4, 2, 1),
+        ([*BOTH, *BOTH_ANEW[::-1], *BOTH, *BOTH_ANEW], 4, 2, 1),
+        ([ErrorReport(4), AppExited(), ErrorReport(1)], 1, 0, 1),
+    ],
+    ids=[
+        "the app names another incarnation",
+        "its page does",
+        "both name one incarnation",
+        "the app first",
+        "both name another one",
+        "another one, the app first",
+        "the app has exited",
+    ],
+)
 @in_virtual_time
-async def test_app_and_page_may_call_one_life_by_two_names(first: str) -> None:
-    both: list[Report] = [page(1, "100.5"), ErrorReport(1, app_start="boot-1")]
+async def test_reports_of_the_current_incarnation_count(
+    reports: list[Report], errors: int, stale: int, restarts: int
+) -> None:
     async with ControllerRig() as rig:
-        for report in 3 * (both if first == "page" else both[::-1]):
+        for report in reports:
             await rig.reports(report)
-        assert rig.controller.snapshot.evidence.errors == 6
-        assert rig.controller.stale_reports == 0
-        assert not any(isinstance(event, Restarted) for event in rig.events)
-
-
-@pytest.mark.parametrize("first", ["page", "app"])
-@in_virtual_time
-async def test_either_name_that_changes_begins_a_life_and_ends_both_old_names(first: str) -> None:
-    old: list[Report] = [page(1, "100.5"), ErrorReport(1, app_start="boot-1")]
-    new: list[Report] = [page(1, "200.5"), ErrorReport(1, app_start="boot-2")]
-    async with ControllerRig() as rig:
-        await rig.reports(*old)
-        await rig.reports(*(new if first == "page" else new[::-1]))
-        assert rig.controller.snapshot.evidence.errors == 2
-        await rig.reports(*old)
-        assert rig.controller.stale_reports == 2
-        await rig.reports(*new)
-        assert rig.controller.snapshot.evidence.errors == 4
-        assert sum(isinstance(event, Restarted) for event in rig.events) == 1
+        assert (rig.controller.snapshot.evidence.errors, rig.controller.stale_reports) == (errors, stale)
+        assert sum(isinstance(event, Restarted) for event in rig.events) == restarts
 
 
 @pytest.mark.parametrize(
@@ -156,15 +153,6 @@ async def test_each_life_that_ends_without_a_name_has_a_word_of_its_own() -> Non
             await rig.reports(AppExited())
         assert len(set(rig.budget.asked)) == 5
         assert rig.budget.cancelled == rig.budget.asked
-
-
-@in_virtual_time
-async def test_what_was_told_before_the_end_does_not_count_after_it() -> None:
-    async with ControllerRig(NO_SETTLE) as rig:
-        await rig.reports(ErrorReport(4), Results(0, 30), Heartbeat(), AppExited(), ErrorReport(1))
-        evidence = rig.controller.snapshot.evidence
-        assert (evidence.errors, evidence.requests, evidence.heartbeat_age_s) == (1, 0, None)
-        assert rig.budget.asked == []
 
 
 @in_virtual_time

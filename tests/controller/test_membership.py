@@ -120,10 +120,6 @@ class Scene:
         return [beat.presence for _, beat in self.beats]
 
     @property
-    def abouts(self) -> list[str]:
-        return [beat.about for _, beat in self.beats]
-
-    @property
     def last(self) -> Beat:
         return self.beats[-1][1]
 
@@ -425,29 +421,15 @@ async def test_controller_gets_every_beat_and_no_fleet_that_is_too_old() -> None
 # -- what it tells about the container ----------------------------------------------------------------------
 
 
-async def _abouts(scene: Scene, *answers: Fleet | Unknown) -> list[str]:
-    """What each beat told about the container, while the budget answers so."""
+@in_virtual_time
+async def test_description_is_sent_again_when_it_may_not_be_known_and_after_many_beats() -> None:
+    scene, lost = Scene(), replace(FLEET, losses=1)
+    scene.about = "first"
+    answers: list[Fleet | Unknown] = [AWAY, FLEET, FLEET, AWAY, FLEET, lost, lost, *[lost] * ABOUT_EVERY]
     for answer in answers:
         scene.answer = answer
         await scene.beat_now()
-    return scene.abouts
-
-
-@in_virtual_time
-async def test_what_may_not_be_known_is_told_again() -> None:
-    scene = Scene()
-    scene.about = "first"
-    assert await _abouts(scene, AWAY, FLEET, FLEET) == ["first", "first", ""]
-    assert (await _abouts(scene, AWAY, FLEET, FLEET))[3:] == ["", "first", ""]
-    assert (await _abouts(scene, replace(FLEET, losses=1), replace(FLEET, losses=1)))[6:] == ["", "first"]
-
-
-@in_virtual_time
-async def test_what_is_known_is_told_again_after_many_beats() -> None:
-    scene = Scene()
-    scene.about = "first"
-    told = await _abouts(scene, *[FLEET] * (2 * ABOUT_EVERY + 1))
-    assert [place for place, about in enumerate(told) if about] == [0, ABOUT_EVERY, 2 * ABOUT_EVERY]
+    assert [place for place, (_, beat) in enumerate(scene.beats) if beat.about] == [0, 1, 4, 6, 6 + ABOUT_EVERY]
 
 
 def _shown(container: Container, now: float, unix: float) -> Snapshot:

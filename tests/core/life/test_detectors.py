@@ -94,14 +94,12 @@ def test_rule_speaks_from_its_limit_on_and_names_its_number(evidence: Evidence, 
 @pytest.mark.parametrize(
     ("evidence", "policy", "sentence"),
     [
-        (holding({"redis": 3}), LIMITED, "3 server errors of kind redis in 60 s, its limit is 3"),
         (
             holding({"redis": 1}),
             replace(OFF, kind_limits=(("redis", 1),)),
             "1 server error of kind redis in 60 s, its limit is 1",
         ),
         (Evidence(60, fatal=1), OFF, "the app reported a fatal error, one is enough"),
-        (requests(15, of=20), RATIO, "15 of 20 requests failed in 60 s, that is 75 %, the limit is 50 %"),
         (
             requests(20, of=20, kept_ok=10),
             RATIO,
@@ -119,11 +117,6 @@ def test_rule_speaks_from_its_limit_on_and_names_its_number(evidence: Evidence, 
         ),
         (Evidence(60, heartbeat_age_s=16.25), SILENT, "no heartbeat for 16.2 s, the limit is 15 s"),
         (
-            Evidence(60, heartbeat_age_s=0.7),
-            replace(OFF, heartbeat_timeout_s=0.5),
-            "no heartbeat for 0.7 s, the limit is 0.5 s",
-        ),
-        (
             Evidence(60, missed_scrapes=4),
             replace(OFF, scrape_down_after=3),
             "the app did not answer 4 scrapes in a row, the limit is 3",
@@ -140,8 +133,6 @@ def test_rule_says_its_number_and_limit_to_a_person(evidence: Evidence, policy: 
 
 THREE = Baseline(3, 3.0)
 HAVE_3 = "raised from 5, because containers of this fleet have about 3 when they are well"
-HAS_1 = "raised from 5, because this container has about 1.2 when it is well"
-HALF_OVER = "the whole fleet has as many (median 7)"
 HAVE_1 = "raised from 2, because containers of this fleet have about 1 when they are well"
 SPARED = "in 60 s reach the limit of"
 KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
@@ -150,34 +141,17 @@ KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
 @pytest.mark.parametrize(
     ("kinds", "policy", "baseline", "sentence"),
     [
-        (
-            {"redis": 17},
-            Policy(),
-            THREE,
-            f"17 server errors in 60 s (17 of them redis), the limit is 17; {HAVE_3}",
-        ),
-        (
-            {"unknown": 20},
-            Policy(),
-            Baseline(0, 0.0, own=1.25),
-            f"20 server errors in 60 s, the limit is 11; {HAS_1}",
-        ),
+        ({"redis": 17}, Policy(), THREE, f"17 server errors in 60 s (17 of them redis), the limit is 17; {HAVE_3}"),
         (
             {"unknown": 6},
             Policy(),
             Baseline(7, 7.0),
-            f"6 server errors in 60 s, the limit is 5; {HALF_OVER}",
+            "6 server errors in 60 s, the limit is 5; the whole fleet has as many (median 7)",
         ),
-        ({"unknown": 6}, Policy(), Baseline(0, 0.01), "6 server errors in 60 s, the limit is 5"),
         ({"unknown": 6}, Policy(outlier=False), THREE, "6 server errors in 60 s, the limit is 5"),
-        (
-            {"redis": 12},
-            KINDS,
-            Baseline(1, 1.0),
-            f"12 server errors of kind redis in 60 s, its limit is 11; {HAVE_1}",
-        ),
+        ({"redis": 12}, KINDS, Baseline(1, 1.0), f"12 server errors of kind redis in 60 s, its limit is 11; {HAVE_1}"),
     ],
-    ids=["outlier", "of its own past", "nobody stands out", "far below the limit", "off", "kind"],
+    ids=["outlier", "nobody stands out", "off", "kind"],
 )
 def test_sentence_says_which_limit_spoke_and_why(
     kinds: dict[str, int], policy: Policy, baseline: Baseline, sentence: str
@@ -190,11 +164,7 @@ def test_sentence_says_which_limit_spoke_and_why(
     ("kinds", "policy", "spared"),
     [
         ({"redis": 4}, Policy(), ""),
-        (
-            {"redis": 16},
-            Policy(),
-            f"16 server errors {SPARED} 5, but here the limit is 17: {HAVE_3}",
-        ),
+        ({"redis": 16}, Policy(), f"16 server errors {SPARED} 5, but here the limit is 17: {HAVE_3}"),
         (
             {"redis": 2},
             KINDS,
@@ -205,7 +175,7 @@ def test_sentence_says_which_limit_spoke_and_why(
     ids=["below the limit", "over it", "kind", "no limit"],
 )
 def test_errors_that_chance_explains_are_fine_and_said_so(kinds: dict[str, int], policy: Policy, spared: str) -> None:
-    baseline = Baseline(3, 3.0) if policy is not KINDS else Baseline(1, 3.0)
+    baseline = Baseline(1 if policy is KINDS else 3, 3.0)
     assert judge(holding(kinds), policy, baseline) == Verdict(FINE, spared=spared)
 
 

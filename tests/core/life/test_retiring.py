@@ -151,32 +151,6 @@ def test_busy_container_is_left_alone_until_its_maximum(policy: Policy, rows: li
 # -- culls come first -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [
-            (105, DENIED, RETIRING, []),
-            (106, SICK, SUSPECT, [RELEASE]),
-            (108, FINE, UP, []),
-            (109, FINE, RETIRING, [ASK]),
-        ],
-        [(101, SICK, SUSPECT, []), (102, GRANTED, SUSPECT, [RELEASE])],
-        [(101, SICK, SUSPECT, []), (102, UNKNOWN, SUSPECT, [RELEASE])],
-        [(101, SICK, SUSPECT, []), (102, DENIED, SUSPECT, [])],
-        [(101, SICK, SUSPECT, []), (102, FINE, UP, []), (103, FINE, UP, []), (103, GRANTED, UP, [RELEASE])],
-    ],
-    ids=[
-        "sick while it waits for its turn",
-        "granted too late",
-        "perhaps granted",
-        "denied",
-        "well again before the answer comes",
-    ],
-)
-def test_sick_container_is_no_longer_retired(rows: list[Row]) -> None:
-    check_story([*DUE, *rows])
-
-
 # -- nobody came to replace it --------------------------------------------------------------------------------
 
 GONE: list[Row] = [*DUE, (105, GRANTED, DRAINING, []), (115, FINE, DOWN, [])]

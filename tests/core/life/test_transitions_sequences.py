@@ -1,12 +1,10 @@
-"""No sequence of events: what neither answers nor names nor time may bring about, whatever comes in whatever order."""
+"""What no sequence of triggers may bring about: neither answers nor ids nor time, in whatever order they come."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import cast
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -29,7 +27,6 @@ from harness.containers import (
     SUSPECT,
     UNKNOWN,
     UP,
-    asks,
     reachable,
 )
 from sidecar.core.life import transitions
@@ -40,18 +37,17 @@ from sidecar.core.life.triggers import (
     BeatAnswered,
     BeatUnanswered,
     ClaimAnswered,
-    ClearWindow,
+    ClaimToken,
     Effect,
     GiveBack,
     Judged,
     LeaseAnswered,
     RequestLease,
     ReviveOrdered,
-    SaveMemory,
     StopRequested,
     Trigger,
 )
-from sidecar.core.types import Answer, Denied, Fleet, Granted, Policy, Presence, RandomIdentity, Unknown
+from sidecar.core.types import Answer, Denied, Fleet, Granted, Policy, Presence, RandomIdentity
 
 policies = st.builds(
     Policy,
@@ -73,8 +69,8 @@ looks = st.sampled_from([FINE, FINE, BUSY, SICK, SICK])
 class AnyLife(RuleBasedStateMachine):
     """Walks through incarnations of an app, with a simpler account of what has happened in the current one.
 
-    ``latched`` is what put it out of balance: a token, a lease, or nothing. ``heard_at``: when the fleet heard that
-    this life is suspect, None if it has not. ``is_unclear``: the last claim may have been granted.
+    ``asked``: claim ids of this incarnation, the outstanding one in ``claiming``. ``granted``: what it was or may have
+    been granted, and has not given back. ``heard_at``: when the fleet heard that it is suspect, None if it has not.
     """
 
     container: Container
@@ -86,187 +82,136 @@ class AnyLife(RuleBasedStateMachine):
         was_retired=st.booleans(),
     )
     def begin(self, policy: Policy, app_start: str | None, drained_for_s: float | None, *, was_retired: bool) -> None:
-        self.policy, self.now, self.names = policy, 0.0, 0
-        self.ever_asked = {"foreign"}
-        self.ended_holders = ["lease-of-nobody"]
-        self.live(start(APP, 0.0, policy, app_start=app_start, identity=self.identity()))
+        self.policy, self.now, self.lives = policy, 0.0, 0
+        self.claims_of_others, self.holders_of_others = {"foreign"}, {"lease-of-nobody"}
+        self.container = start(APP, 0.0, policy, app_start=app_start, identity=self.identity())
+        self.live()
         if drained_for_s is not None and policy.enforce:
             latch = replace(LATCH, lease=self.container.identity.holder if was_retired else "")
             self.container = resume(self.container, latch, 0.0, drained_for_s, policy)
-            self.latched, self.drain_ends = "lease" if was_retired else "token", policy.drain_s - drained_for_s
-            self.lease_ends = policy.retire_timeout_s - drained_for_s
+            self.granted.add(latch.lease or latch.claim_id)
 
     def identity(self) -> RandomIdentity:
-        return RandomIdentity(f"lease-{self.names}")
+        return RandomIdentity(f"lease-{self.lives}")
 
-    def live(self, container: Container) -> None:
-        self.container = container
-        self.outstanding: str | None = None
-        self.leasing: str | None = None
+    def live(self) -> None:
+        """Begin the account of another incarnation."""
+        self.claiming = self.leasing = ""
         self.asked: list[str] = []
-        self.latched, self.drain_ends, self.lease_ends = "", 0.0, math.inf
-        self.is_ordered = self.is_unclear = self.was_answered = False
+        self.granted: set[str] = set()
+        self.is_sick = self.is_ordered = self.was_answered = False
         self.heard_at: float | None = None
-        self.is_sick = False
         self.born = self.now
-        self.unknowns = self.would_culls = 0
 
-    def feel(self, event: Trigger) -> tuple[Container, tuple[Effect, ...]]:
+    def feel(self, trigger: Trigger) -> tuple[Container, tuple[Effect, ...]]:
         before = self.container
-        self.container, effects, events = transitions.step(before, event, self.now, self.policy)
+        after, effects, events = transitions.step(before, trigger, self.now, self.policy)
+        self.container = after
         moves = [(event.was, event.state) for event in events if isinstance(event, Moved)]
-        has_moved = self.container.state is not before.state
-        assert [move for move in moves if move != (STARTING, STARTING)] == (
-            [(before.state, self.container.state)] if has_moved else []
-        ), "each change of state is one event"
-        assert self.container.state in reachable(before.state, type(event))
-        if self.container.state is not SUSPECT or before.state is not SUSPECT or self.container.life != before.life:
+        has_moved = after.state is not before.state
+        assert [move for move in moves if move != (STARTING, STARTING)] == [(before.state, after.state)] * has_moved
+        assert after.state in reachable(before.state, type(trigger))
+        if after.state is not SUSPECT or before.state is not SUSPECT or after.life != before.life:
             self.heard_at = None
-        if holders := [effect.holder for effect in effects if isinstance(effect, RequestLease)]:
-            self.ask_lease(event, before, holders)
-        assert GiveBack(self.container.lease) not in effects, "the lease that it is under"
+        for effect in effects:
+            self.check_effect(effect, before)
         return before, effects
 
-    def ask_lease(self, event: Trigger, before: Container, holders: list[str]) -> None:
-        assert isinstance(event, Judged)
-        assert self.policy.enforce
-        assert self.policy.lifetime_s
-        assert self.container.state is RETIRING
-        assert self.now >= self.born + 0.9 * self.policy.lifetime_s
-        assert (self.outstanding, self.leasing, before.asking, before.leasing) == (None, None, False, False)
-        assert holders == [self.container.identity.holder]
-        assert holders[0] not in self.ended_holders, "a word of another life"
-        self.leasing = holders[0]
+    def check_effect(self, effect: Effect, before: Container) -> None:
+        if isinstance(effect, ClaimToken):
+            self.check_claim(effect.claim_id)
+        elif isinstance(effect, RequestLease):
+            assert (self.policy.enforce, self.container.state, self.claiming, self.leasing) == (True, RETIRING, "", "")
+            assert self.now >= self.born + 0.9 * self.policy.lifetime_s > self.born
+            assert effect.holder == self.container.identity.holder not in self.holders_of_others
+            self.leasing = effect.holder
+        elif isinstance(effect, GiveBack):
+            assert effect.holder not in self.in_use(), "what it is out of balance under"
+            assert effect.holder in {before.claim_id, before.identity.holder, before.lease} | self.claims_of_others | (
+                self.holders_of_others | set(self.asked)
+            )
+            self.granted.discard(effect.holder)
+
+    def check_claim(self, claim_id: str) -> None:
+        assert self.is_sick or self.is_ordered
+        assert (self.claiming, self.leasing, claim_id) == ("", "", self.container.claim_id)
+        if not self.is_ordered:
+            assert self.heard_at is not None, "the fleet has not heard of it"
+            assert self.was_answered or self.now >= self.heard_at + self.policy.settle_s - 1e-6
+        assert claim_id not in self.claims_of_others
+        self.claiming = claim_id
+        self.asked += [claim_id] * (claim_id not in self.asked)
+        assert len(self.asked) == 1 + self.container.would_culls
+        assert self.asked[-1] == claim_id
+
+    def in_use(self) -> set[str]:
+        """What the container is out of balance under, or would be in shadow mode."""
+        container, latch = self.container, self.container.latch
+        return {latch.lease or latch.claim_id} if latch else {container.claim_id} if container.would_down else set()
 
     # what may happen
 
     @rule(look=looks, pause=pauses)
     def judge(self, look: Judged, pause: float) -> None:
         self.now += pause
-        self.look(look)
+        self.is_sick = look.verdict == SICK.verdict
+        self.feel(look)
 
     @precondition(lambda self: self.container.due is not None)
     @rule(look=looks, late_s=st.sampled_from([-0.001, 0.0, 0.001]))
     def judge_when_due(self, look: Judged, late_s: float) -> None:
-        self.now = cast("float", self.container.due) + late_s
-        self.look(look)
+        self.now = cast("float", self.container.due)
+        self.judge(look, late_s)
 
-    def look(self, look: Judged) -> None:
-        self.is_sick = look.verdict == SICK.verdict
-        before, effects = self.feel(look)
-        if self.container.state is DOWN:
-            assert self.now >= self.drain_ends or before.state is DOWN
-        if before.state is DOWN and self.container.state is UP:
-            self.come_back(before, effects)
-            return
-        if before.state in {UP, SUSPECT} and not self.is_sick and self.outstanding is None and not self.is_ordered:
-            assert self.container.state in {UP, RETIRING}
-            returned = (GiveBack(before.claim_id),) if before.state is SUSPECT and self.is_unclear else ()
-            assert tuple(effect for effect in effects if isinstance(effect, GiveBack)) == returned
-            self.unknowns, self.is_unclear = 0, False
-        if self.container.state is SUSPECT and before.state is not SUSPECT:
-            self.unknowns = 0
-        if ids := asks(effects):
-            self.ask(before, ids)
-
-    def come_back(self, before: Container, effects: tuple[Effect, ...]) -> None:
-        """Nobody has replaced it."""
-        assert self.latched == "lease"
-        assert self.now >= self.lease_ends
-        assert effects == (ClearWindow(heart=False), GiveBack(before.lease), SaveMemory())
-        self.latched, self.lease_ends = "", math.inf
-        self.is_sick, self.unknowns = False, 0
-
-    def ask(self, before: Container, ids: list[str]) -> None:
-        assert self.is_sick or self.is_ordered
-        assert not before.asking
-        assert (self.outstanding, self.leasing) == (None, None)
-        if not self.is_ordered:
-            assert self.heard_at is not None, "the fleet has not heard of it"
-            assert self.was_answered or self.now >= self.heard_at + self.policy.settle_s - 1e-6
-        assert ids == [self.container.claim_id]
-        self.outstanding = ids[0]
-        if ids[0] not in self.asked:
-            assert ids[0] not in self.ever_asked, "a claim id of another life"
-            self.asked.append(ids[0])
-            self.ever_asked.add(ids[0])
-        assert len(self.asked) == 1 + self.would_culls
-        assert self.asked[-1] == ids[0]
-
-    @precondition(lambda self: self.outstanding is not None and self.container.state is SUSPECT)
+    @precondition(lambda self: self.claiming and self.container.state is SUSPECT)
     @rule(answer=answers, pause=pauses, jitter=jitters)
     def answer(self, answer: Answer, pause: float, jitter: float) -> None:
         self.now += pause
-        claim_id = cast("str", self.outstanding)
-        before, effects = self.feel(ClaimAnswered(claim_id, answer, self.now, jitter))
-        self.outstanding = None
-        self.was_answered = True
-        assert asks(effects) == []
-        self.is_unclear = isinstance(answer, Unknown)
-        was_ordered, self.is_ordered = self.is_ordered, False
-        if isinstance(answer, Granted):
-            self.grant(claim_id, effects, was_ordered=was_ordered)
-        elif before.order is not None and before.order.back is not SUSPECT:
-            returned = (GiveBack(claim_id),) if self.is_unclear else ()
-            assert (self.container.state, effects) == (before.order.back, returned)
-            self.unknowns, self.is_unclear = 0, False
-        else:
-            self.refuse(answer)
+        claim_id, self.claiming = self.claiming, ""
+        self.note(answer, claim_id)
+        has_to_go = isinstance(answer, Granted) and (self.is_sick or self.is_ordered)
+        before, _ = self.feel(ClaimAnswered(claim_id, answer, self.now, jitter))
+        self.was_answered, self.is_ordered = True, False
+        if has_to_go and self.policy.enforce:
+            assert (self.container.state, self.container.lease) == (DRAINING if self.policy.drain_s else DOWN, "")
+        assert self.container.would_culls - before.would_culls == (has_to_go and not self.policy.enforce)
 
-    def grant(self, claim_id: str, effects: tuple[Effect, ...], *, was_ordered: bool) -> None:
-        self.unknowns = 0
-        if not self.is_sick and not was_ordered:
-            assert (self.container.state, effects) == (UP, (GiveBack(claim_id),))
-        elif not self.policy.enforce:
-            self.would_culls += 1
-            assert (self.container.state, self.container.would_culls, effects) == (SUSPECT, self.would_culls, ())
-        else:
-            self.latched, self.drain_ends = "token", self.now + self.policy.drain_s
-            assert self.container.state is (DRAINING if self.policy.drain_s else DOWN)
-            assert self.container.lease == ""
-            assert effects == (SaveMemory(),)
+    @precondition(lambda self: self.leasing)
+    @rule(answer=answers, pause=pauses, jitter=jitters, took_s=st.sampled_from([0.0, 1.0]))
+    def answer_lease(self, answer: Answer, pause: float, jitter: float, took_s: float) -> None:
+        self.now += pause
+        holder, self.leasing = self.leasing, ""
+        self.note(answer, holder)
+        before, _ = self.feel(LeaseAnswered(holder, answer, self.now, jitter, took_s))
+        assert bool(self.container.lease) is (before.state is RETIRING and isinstance(answer, Granted))
 
-    def refuse(self, answer: Answer) -> None:
-        assert self.container.haproxy_up
-        assert self.container.latch is None
-        delay_s = 10.0 if isinstance(answer, Denied) else min(30.0, 2.0**self.unknowns)
-        self.unknowns = 0 if isinstance(answer, Denied) else self.unknowns + 1
-        if self.container.state is SUSPECT and self.heard_at is not None:
-            wait_s = cast("float", self.container.due) - self.now
-            assert delay_s - 1e-6 <= wait_s <= 1.25 * delay_s + 1e-6
+    def note(self, answer: Answer, holder: str) -> None:
+        """Note what may be granted; a refusal says that nothing is."""
+        self.granted = self.granted - {holder} if isinstance(answer, Denied) else self.granted | {holder}
 
-    @rule(data=st.data(), answer=answers)
-    def answer_something_else(self, data: st.DataObject, answer: Answer) -> None:
-        claim_id = data.draw(st.sampled_from(sorted(self.ever_asked)))
-        if claim_id != self.outstanding:
-            before, effects = self.feel(ClaimAnswered(claim_id, answer, self.now))
-            is_in_use = claim_id == before.claim_id and (self.latched == "token" or before.would_down)
-            is_in_use = is_in_use or (before.latch is not None and before.latch.claim_id == claim_id)
-            returned = () if isinstance(answer, Denied) or is_in_use else (GiveBack(claim_id),)
-            assert (self.container, effects) == (before, returned)
-
-    # beats
+    @rule(data=st.data(), answer=answers, of_lease=st.booleans())
+    def answer_something_else(self, data: st.DataObject, answer: Answer, *, of_lease: bool) -> None:
+        """An answer that comes too late changes nothing, and what it may have granted is given back."""
+        others = self.holders_of_others if of_lease else {*self.claims_of_others, *self.asked}
+        holder = data.draw(st.sampled_from(sorted(others)))
+        if holder == self.claiming or (holder in self.granted and holder not in self.in_use()):
+            return
+        kind = LeaseAnswered if of_lease else ClaimAnswered
+        before, effects = self.feel(kind(holder, answer, self.now))
+        is_kept = isinstance(answer, Denied) or holder in self.in_use()
+        assert (self.container, effects) == (before, () if is_kept else (GiveBack(holder),))
 
     @rule(pause=pauses, presence=st.sampled_from([None, None, None, *Presence]), is_own=st.booleans(), jitter=jitters)
     def beat(self, pause: float, presence: Presence | None, *, is_own: bool, jitter: float) -> None:
-        """The answer to this claim, or a late one."""
+        """A beat of the current state is answered, or one of another state or incarnation."""
         self.now += pause
-        life = self.container.life if is_own or presence is None else "another"
-        event = BeatAnswered(presence or self.container.presence, life, Fleet(3), jitter)
         before = self.container
-        if (
-            self.heard_at is None
-            and before.state is SUSPECT
-            and (event.presence, life, before.would_down) == (Presence.SUSPECT, before.life, False)
-        ):
-            heard_at: float | None = self.now
-            self.was_answered = False
-        else:
-            heard_at = self.heard_at
-        before, effects = self.feel(event)
-        self.heard_at = heard_at
-        if ids := asks(effects):
-            self.ask(before, ids)
+        life = before.life if is_own or presence is None else "another"
+        trigger = BeatAnswered(presence or before.presence, life, Fleet(3), jitter)
+        is_heard = (trigger.presence, life, before.would_down) == (Presence.SUSPECT, before.life, False)
+        if self.heard_at is None and before.state is SUSPECT and is_heard:
+            self.heard_at, self.was_answered = self.now, False
+        self.feel(trigger)
 
     @rule(pause=pauses)
     def miss_a_beat(self, pause: float) -> None:
@@ -275,147 +220,101 @@ class AnyLife(RuleBasedStateMachine):
         self.heard_at = None
         assert (self.container.state, self.container.asking, effects) == (before.state, before.asking, ())
 
-    # leases
-
-    @precondition(lambda self: self.leasing is not None)
-    @rule(answer=answers, pause=pauses, jitter=jitters, took_s=st.sampled_from([0.0, 1.0]))
-    def answer_lease(self, answer: Answer, pause: float, jitter: float, took_s: float) -> None:
-        self.now += pause
-        holder = cast("str", self.leasing)
-        before, effects = self.feel(LeaseAnswered(holder, answer, self.now, jitter, took_s))
-        self.leasing = None
-        assert not self.container.leasing
-        if before.state is not RETIRING:
-            assert effects == (() if isinstance(answer, Denied) else (GiveBack(holder),))
-            assert (self.container.state, self.container.latch) == (before.state, before.latch)
-        elif isinstance(answer, Granted):
-            self.latched, self.drain_ends = "lease", self.now + self.policy.drain_s
-            self.lease_ends = self.now - took_s + self.policy.retire_timeout_s
-            assert self.container.state is (DRAINING if self.policy.drain_s else DOWN)
-            assert (self.container.lease, self.container.asked) == (holder, before.asked)
-            assert effects == (SaveMemory(),)
-        else:
-            assert (self.container.state, effects) == (RETIRING, ())
-
-    @rule(data=st.data(), answer=answers)
-    def answer_lease_of_another_life(self, data: st.DataObject, answer: Answer) -> None:
-        holder = data.draw(st.sampled_from(self.ended_holders))
-        before, effects = self.feel(LeaseAnswered(holder, answer, self.now))
-        assert self.container == before
-        assert effects == (() if isinstance(answer, Denied) else (GiveBack(holder),))
-
-    # people
-
     @rule(pause=pauses)
     def order(self, pause: float) -> None:
         self.now += pause
-        before, effects = self.feel(ORDERED)
-        if before.state in {DRAINING, DOWN, STOPPING} or before.order is not None or before.would_down:
+        before, was_ordered = self.container, self.is_ordered
+        is_ignored = before.state in {DRAINING, DOWN, STOPPING} or before.order is not None or before.would_down
+        self.is_ordered = was_ordered or not is_ignored
+        _, effects = self.feel(ORDERED)
+        if is_ignored:
             assert (self.container, effects) == (before, ())
-            return
-        self.is_ordered = True
-        if before.state is not SUSPECT:
-            self.unknowns = 0
-        if ids := asks(effects):
-            self.ask(before, ids)
         else:
-            assert before.asking or before.leasing
+            assert self.claiming or before.leasing
 
+    # other incarnations
+
+    def live_again(self, trigger: AppRestarted | ReviveOrdered) -> None:
+        """Another incarnation begins: nothing is left of this one but what others have to give back."""
+        claiming, leased = self.claiming, {self.container.identity.holder, self.container.lease}
+        before, effects = self.feel(trigger)
+        is_lost = before.state is SUSPECT and (claiming or before.claim_id in self.granted - self.in_use())
+        given_back = [effect.holder for effect in effects if isinstance(effect, GiveBack)]
+        assert claiming in ("", *given_back) or before.state is not SUSPECT
+        assert not is_lost or given_back == [before.claim_id] or before.would_down
+        self.claims_of_others |= set(self.asked)
+        self.holders_of_others |= leased - {"", self.container.identity.holder}
+        self.live()
+
+    @rule(pause=pauses)
+    def restart(self, pause: float) -> None:
+        """The app names another incarnation, or the current one for the first time."""
+        self.now += pause
+        self.lives += 1
+        trigger = AppRestarted(f"life-{self.lives}", identity=self.identity())
+        before = self.container
+        if before.state is STOPPING or (before.app_start is None and before.latch is None):
+            self.feel(trigger)
+            unchanged = ("state", "asking", "leasing", "identity", "latch", "answer")
+            assert [getattr(self.container, name) for name in unchanged] == [
+                getattr(before, name) for name in unchanged
+            ]
+            return
+        self.live_again(trigger)
+        fresh = start(APP, self.now, self.policy, app_start=trigger.app_start, identity=trigger.identity)
+        assert self.container == fresh
+
+    @precondition(lambda self: self.container.state is not STOPPING)
+    @rule(pause=pauses)
+    def exit(self, pause: float) -> None:
+        self.now += pause
+        self.lives += 1
+        self.live_again(AppRestarted(None, f"after-{self.lives}", self.identity()))
+        fresh = start(APP, self.now, self.policy, identity=self.identity())
+        assert self.container == replace(fresh, incarnation=f"after-{self.lives}")
+
+    @precondition(lambda self: self.container.state in {DRAINING, DOWN})
     @rule(pause=pauses)
     def revive(self, pause: float) -> None:
         self.now += pause
-        self.names += 1
-        event = ReviveOrdered("ann", "it was me", f"revived-{self.names}", self.identity())
-        before, effects = self.feel(event)
-        if before.state not in {DRAINING, DOWN}:
-            assert (self.container, effects) == (before, ())
-            return
-        assert (self.container.state, self.container.life) == (UP, event.incarnation)
-        assert [effect for effect in effects if isinstance(effect, GiveBack)] == (
-            [GiveBack(before.lease)] if self.latched == "lease" else []
-        )
-        assert SaveMemory() in effects
-        self.ended_holders.append(before.identity.holder)
+        self.lives += 1
         born = self.born
-        self.live(self.container)
+        self.live_again(ReviveOrdered("ann", "it was me", f"revived-{self.lives}", self.identity()))
         self.born = born
+        assert (self.container.state, self.container.life) == (UP, f"revived-{self.lives}")
 
-    # lives
-
-    def returned(self) -> tuple[GiveBack, ...]:
-        """What a suspect gives back that is no more."""
-        is_lost = self.container.state is SUSPECT and (self.outstanding is not None or self.is_unclear)
-        return (GiveBack(self.container.claim_id),) if is_lost else ()
-
-    @rule(pause=pauses)
-    def name(self, pause: float) -> None:
-        self.now += pause
-        self.names += 1
-        returned = self.returned()
-        before, effects = self.feel(AppRestarted(f"life-{self.names}", identity=self.identity()))
-        if before.state is STOPPING:
-            assert (self.container, effects) == (before, ())
-        elif before.app_start is None and not self.latched:
-            assert (self.container.state, self.container.asking) == (before.state, before.asking)
-            assert self.container.identity == before.identity
-            assert effects == (SaveMemory(),)
-        else:
-            fresh = start(APP, self.now, self.policy, app_start=f"life-{self.names}", identity=self.identity())
-            assert self.container == fresh
-            assert effects == (ClearWindow(), *returned, SaveMemory())
-            self.ended_holders.append(before.identity.holder)
-            self.live(self.container)
-
-    @rule(pause=pauses)
-    def go(self, pause: float) -> None:
-        self.now += pause
-        self.names += 1
-        returned = self.returned()
-        before, effects = self.feel(AppRestarted(None, f"after-{self.names}", self.identity()))
-        if before.state is STOPPING:
-            assert (self.container, effects) == (before, ())
-            return
-        fresh = start(APP, self.now, self.policy, identity=self.identity())
-        assert self.container == replace(fresh, incarnation=f"after-{self.names}")
-        assert effects == (ClearWindow(), *returned, SaveMemory())
-        self.ended_holders.append(before.identity.holder)
-        self.live(self.container)
-
-    @precondition(lambda self: self.names > 1)
+    @precondition(lambda self: self.lives > 1)
     @rule()
     def stop(self) -> None:
-        returned = () if self.outstanding else self.returned()
-        before, effects = self.feel(StopRequested())
-        is_lost = before.state is RETIRING and not before.leasing
-        assert effects == (*((GiveBack(before.identity.holder),) if is_lost else ()), *returned)
-        self.is_unclear = False
+        self.feel(StopRequested())
 
     # what always holds
 
     @invariant()
-    def only_a_grant_to_this_life_puts_it_down_and_only_a_lease_ends_by_itself(self) -> None:
-        if self.latched:
-            assert self.container.state in {DRAINING, DOWN, STOPPING}
-        else:
-            assert self.container.state not in {DRAINING, DOWN}
-        assert (self.container.latch is not None) is bool(self.latched)
-        assert bool(self.container.lease) is (self.latched == "lease")
+    def only_a_grant_to_this_incarnation_puts_it_down(self) -> None:
+        assert self.container.state in {DRAINING, DOWN, STOPPING} or self.container.latch is None
+        assert self.container.state not in {DRAINING, DOWN} or self.container.latch is not None
+        assert self.in_use() <= self.granted
+
+    @invariant()
+    def whatever_is_not_used_is_given_back(self) -> None:
+        if self.container.state not in {SUSPECT, RETIRING}:
+            assert self.granted - self.in_use() == set()
 
     @invariant()
     def one_request_at_a_time(self) -> None:
         container = self.container
         assert not (container.asking and container.leasing)
-        assert container.leasing is (self.leasing is not None)
+        assert container.leasing is bool(self.leasing)
+        if container.state is SUSPECT:
+            assert container.asking is bool(self.claiming)
 
     @invariant()
     def haproxy_goes_at_the_drain_and_nomad_only_at_down(self) -> None:
         container = self.container
         assert container.haproxy_up is (container.state in {STARTING, UP, SUSPECT, RETIRING})
-        if not container.nomad_up:
-            assert self.latched
-            assert container.state in {DOWN, STOPPING}
-        if container.state is DOWN:
-            assert not container.nomad_up
+        assert container.nomad_up or (container.latch is not None and container.state in {DOWN, STOPPING})
+        assert container.state is not DOWN or not container.nomad_up
 
     @invariant()
     def shadow_stays_healthy(self) -> None:
@@ -428,12 +327,11 @@ class AnyLife(RuleBasedStateMachine):
         container = self.container
         if container.state in {STARTING, DRAINING}:
             assert container.due is not None
-        if container.state is DOWN and self.latched == "lease":
-            assert container.due == container.lease_ends == pytest.approx(self.lease_ends)
+        if container.state is DOWN and container.lease:
+            assert container.due == container.lease_ends is not None
         if container.state is RETIRING:
             assert container.leasing is (container.due is None)
         if container.state is SUSPECT:
-            assert container.asking is (self.outstanding is not None)
             assert container.is_announced is (self.heard_at is not None)
             is_waiting = self.heard_at is None and container.order is None
             assert container.due is None or not is_waiting

