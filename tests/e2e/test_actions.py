@@ -84,22 +84,17 @@ def test_sidecar_that_was_killed_in_the_drain_asks_when_it_is_back(
 
 
 @pytest.mark.site
-@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
-def test_sidecar_that_ended_during_its_action_says_so_when_it_is_back(
-    sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path, *, is_killed: bool
+def test_sidecar_that_was_killed_during_its_action_says_so_when_it_is_back(
+    sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path
 ) -> None:
     script, begun = run_dir / "restart", run_dir / "begun"
     script.write_text(f"#!/bin/sh\necho yes > {begun}; exec sleep 600\n")
     script.chmod(0o700)
-    settings: dict[str, Setting] = {**CULL, "action": "command", "action_command": str(script), "stop_drain": 0}
+    settings: dict[str, Setting] = {**CULL, "action": "command", "action_command": str(script)}
     one = sidecar("one", redis_url=redis_server.url, **settings)
     one.post_error(5)
     wait_for(begun.exists, timeout_s=60, what="the command runs")
-    if is_killed:
-        one.kill()
-    else:
-        one.terminate()
-        one.wait(60)
+    one.kill()
     one.start()
     wait_for(lambda: _entries(one, "action_failed"), timeout_s=60, what="it is in the ledger")
     assert one.health("/health/nomad")[0] == 503

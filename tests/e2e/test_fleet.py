@@ -59,16 +59,3 @@ def test_when_all_are_sick_one_is_culled_and_the_others_stay_up(
             assert "not known yet" in await_denied(one, "trial")["sentence"]
             assert one.health() == (200, "up\n")
     assert redis_server.cli("ZCARD", GRANTS) == 1
-
-
-@pytest.mark.site
-def test_token_that_is_free_again_goes_to_the_next_suspect(sidecar: StartSidecar, faketime_redis: RedisServer) -> None:
-    """The clock of Redis stands still until the test moves it."""
-    one, other = sidecar.fleet(2, **AT_ONCE, redis_url=faketime_redis.url, budget="1", budget_window="1s")
-    one.post_error(5)
-    wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="the first is down")
-    other.post_error(5)
-    wait_for(lambda: other.metrics().get(DENIED, 0) >= 2, timeout_s=60, what="the second finds no free token, twice")
-    assert other.health()[0] == 200
-    faketime_redis.advance(1.001)
-    wait_for(lambda: other.health()[0] == 503, timeout_s=60, what="the second gets the free token")

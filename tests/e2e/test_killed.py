@@ -33,8 +33,8 @@ def _is(one: Sidecar, state: str) -> Callable[[], bool]:
 
 @pytest.mark.parametrize(
     ("where", "granted", "app_start"),
-    [("request", 0, None), ("reply", 1, "boot-1"), pytest.param("reply", 1, None, marks=pytest.mark.site)],
-    ids=["before Redis has the claim", "before the reply arrives", "before the reply arrives, nameless"],
+    [("request", 0, None), ("reply", 1, "boot-1")],
+    ids=["before Redis has the claim", "before the reply arrives"],
 )
 def test_killed_with_an_outstanding_claim_it_comes_back_up_and_asks_with_the_same_id(
     sidecar: StartSidecar, redis_server: RedisServer, where: Where, granted: int, app_start: str | None
