@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -101,15 +101,34 @@ async def ledger() -> AsyncIterator[LedgerServer]:
 # -- events -------------------------------------------------------------------------------------------------
 
 
-def test_event_is_one_line_with_all_that_is_known() -> None:
-    event = Entry("culled", 1_767_873_600.4, "web-1", "redis", "errors", "ann", 4.0, "5 errors", id="1-0")._asdict()
-    assert ledger_reader.as_text(event) == (
-        "2026-01-08 12:00:00Z  culled         web-1                 redis       errors      "
-        "by ann  suspect for 4s  5 errors"
-    )
-    assert ledger_reader.as_text(
-        {**event, **dict.fromkeys(("kind", "reason", "author", "detail"), ""), "seconds": None}
-    ) == ("2026-01-08 12:00:00Z  culled         web-1                 -           -")
+EVENT: Final = Entry("culled", 1_767_873_600.4, "web-1", "redis", "errors", "ann", 4.0, "5 errors", id="1-0")
+LINES: Final = {
+    "all that is known": (
+        EVENT,
+        "culled         web-1                 redis       errors      by ann  suspect for 4s  5 errors",
+    ),
+    "nothing but its word": (
+        Entry("culled", EVENT.at, "web-1"),
+        "culled         web-1                 -           -",
+    ),
+    "of the fleet, with what would move the cursor": (
+        Entry("hold", EVENT.at, "", "", "\x1b[2J\n\ud800", "ann"),
+        "hold           -                     -           ?[2J??      by ann",
+    ),
+    "a reason in words": (
+        Entry("hold", EVENT.at, "", "", "look at it", "ann", 60.0),
+        "hold           -                     -           -           by ann  for 1m  look at it",
+    ),
+    "where it ran": (
+        Entry("culled", EVENT.at, "web-1", node="n7", app_version="412"),
+        "culled         web-1                 -           -           node n7  app version 412",
+    ),
+}
+
+
+@pytest.mark.parametrize(("event", "line"), LINES.values(), ids=LINES)
+def test_event_is_one_line(event: Entry, line: str) -> None:
+    assert ledger_reader.as_text(event._asdict()) == f"2026-01-08 12:00:00Z  {line}"
 
 
 async def test_events_that_come_late_stand_at_their_time_and_none_is_a_sentence(
@@ -120,15 +139,8 @@ async def test_events_that_come_late_stand_at_their_time_and_none_is_a_sentence(
     assert await ledger.run("events", "--json") == 0
     assert capsys.readouterr().out == ""
     ledger.keep(ledger.entry("redis_back", 3), ledger.entry("suspect", 9))
-    assert await ledger.run("events", "--json") == 0
-    assert [json.loads(line)["what"] for line in capsys.readouterr().out.splitlines()] == ["suspect", "redis_back"]
-
-
-def test_event_of_the_fleet_has_no_container_and_no_letter_moves_the_cursor() -> None:
-    event = Entry("hold", 0.0, "", "", "\x1b[2J\n\ud800", "ann")._asdict()
-    assert ledger_reader.as_text(event) == (
-        "1970-01-01 00:00:00Z  hold           -                     -           ?[2J??      by ann"
-    )
+    assert await ledger.run("events") == 0
+    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["WHAT", "suspect", "redis_back"]
 
 
 CULLED = Entry("culled", 0.0, "web-1", "redis", "errors", seconds=4.0)
@@ -154,26 +166,14 @@ def test_evidence_of_a_cull_stands_indented_below_its_line(detail: str, below: S
     assert observed.split("\n") == [CULLED_LINE, *below]
 
 
-async def test_events_are_printed_in_their_order_as_text_or_json(
-    ledger: LedgerServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ledger.keep(ledger.entry("suspect", 9), ledger.entry("culled", 5, seconds=3.5, detail="größer"))
-    ledger.keep(ledger.entry("helped"))
-    assert await ledger.run("events") == 0
-    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["WHAT", "suspect", "culled", "helped"]
-    assert await ledger.run("events", "--json") == 0
-    _, event, _ = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (event["what"], event["seconds"], event["detail"]) == ("culled", 3.5, "größer")
-    names = {"id", "at", "what", "instance", "kind", "reason", "author", "seconds", "detail", "node", "app_version"}
-    assert set(event) == names
-
-
 async def test_all_pages_are_read(ledger: LedgerServer, capsys: pytest.CaptureFixture[str]) -> None:
     count = 2 * ledger_reader.PAGE + 1
     ledger.keep(*(ledger.entry("suspect", detail=str(number)) for number in range(count)))
     assert await ledger.run("events", "--json") == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert [json.loads(line)["detail"] for line in printed] == [str(number) for number in range(count)]
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["detail"] for event in printed] == [str(number) for number in range(count)]
+    names = {"id", "at", "what", "instance", "kind", "reason", "author", "seconds", "detail", "node", "app_version"}
+    assert set(printed[0]) == names
 
 
 async def test_without_redis_it_is_what_the_sidecar_knows_and_the_code_says_so(
@@ -286,33 +286,16 @@ async def test_report_as_json_names_its_numbers(ledger: LedgerServer, capsys: py
     assert await ledger.run("report", "--json", "--format", "html") == 2
 
 
-async def test_report_as_a_file_is_whole_and_leaves_nothing_beside_it(
+async def test_report_goes_into_a_file_as_a_whole_and_into_a_pipe_as_it_is(
     ledger: LedgerServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "report.html"
+    file, pipe = tmp_path / "report.html", tmp_path / "pipe"
     file.write_text("the last one")
-    ledger.keep(ledger.entry("culled", 60))
-    assert await ledger.run("report", "--format", "html", "--output", str(file)) == 0
-    assert capsys.readouterr().out == ""
-    assert os.listdir(tmp_path) == ["report.html"]  # noqa: PTH208 - pathlib's is not for coroutines
-    page = file.read_text()
-    assert page.startswith("<!DOCTYPE html>")
-    assert page.endswith("</html>\n")
-
-
-async def test_report_goes_into_a_pipe_as_it_is(ledger: LedgerServer, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
+    assert await ledger.run("report", "--format", "html", "--output", str(file)) == 0
+    assert (file.read_text().startswith("<!DOCTYPE html>"), file.read_text().endswith("</html>\n")) == (True, True)
     read, code = await asyncio.gather(asyncio.to_thread(pipe.read_text), ledger.run("report", "--output", str(pipe)))
-    assert (code, read.startswith("web: 7 days")) == (0, True)
-    assert pipe.is_fifo()
-
-
-@pytest.mark.parametrize("name", ["missing/report.html", "folder"], ids=["no directory", "a directory"])
-async def test_file_that_cannot_be_written_is_a_failure_with_its_name(
-    ledger: LedgerServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    (tmp_path / "folder").mkdir()
-    assert await ledger.run("report", "--output", str(tmp_path / name)) == 1
-    assert capsys.readouterr().err.startswith(f"health-arbiter: {tmp_path / name} cannot be written: ")
-    assert os.listdir(tmp_path) == ["folder"]  # noqa: PTH208 - pathlib's is not for coroutines
+    assert (code, read.startswith("web: 7 days"), pipe.is_fifo()) == (0, True, True)
+    assert sorted(os.listdir(tmp_path)) == ["pipe", "report.html"]  # noqa: PTH208 - pathlib's is not for coroutines
+    assert await ledger.run("report", "--output", str(tmp_path / "missing" / "report")) == 1
+    assert "/missing/report cannot be written: " in capsys.readouterr().err

@@ -16,7 +16,6 @@ from harness.sidecar import Done, Setting
 from harness.sidecar_thread import SidecarThread, command
 from harness.waiting import wait_for
 from sidecar.config.rollout import ALONE
-from sidecar.inputs import app_port
 
 if TYPE_CHECKING:
     from cli.conftest import StartThread
@@ -84,13 +83,6 @@ def test_shared_server_with_a_fleet_on_it_is_well(start_thread: StartThread, sta
     assert done.out.splitlines()[-1].startswith("ok   files: ")
 
 
-def test_server_that_forgets_is_warned_of(run_dir: Path, start_redis: StartRedis) -> None:
-    server = start_redis("redis", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-    found = levels(_doctor(_alone(run_dir, server.url)))
-    warned = {what for what, level in found.items() if level == "warn"}
-    assert warned == {"eviction", "persistence", "shared", "no_sidecar", "user"}
-
-
 def test_server_that_is_out_of_memory_is_a_failure(run_dir: Path, redis_server: RedisServer) -> None:
     redis_server.cli("CONFIG", "SET", "maxmemory", "100kb")
     done = _doctor(_alone(run_dir, redis_server.url))
@@ -107,26 +99,6 @@ def test_limit_within_the_usual_errors_of_the_fleet_is_warned_of(
     wait_for(lambda: _usual(fleet[0]) >= 3, timeout_s=60, what="the fleet's median is known")
     said = "3 errors a minute when well; a limit of 5 culls for noise: noise reaches it in 18 % of all windows"
     assert f"warn limit: your containers have {said}" in _doctor(fleet[0]).out
-
-
-def test_what_is_wrong_around_the_sidecar_is_warned_of(
-    start_thread: StartThread,
-    redis_server: RedisServer,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(app_port, "ABSENT_S", 0.0)
-    port = free_port()
-    one = start_thread("a", redis_url=redis_server.url, app_port=port, action="nomad-stop")
-    unset = "ARBITER_ACTION nomad-stop: NOMAD_SECRETS_DIR and NOMAD_ALLOC_ID not set"
-    wait_for(lambda: len(_logged(caplog)) == 2, timeout_s=60, what="both are logged")
-    out = _doctor(one).out
-    assert f"warn sidecar: {unset}" in out
-    assert f"warn sidecar: nobody listens at ARBITER_APP_PORT {port}: a restart of the app in place is not" in out
-
-
-def _logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [message for message in caplog.messages if message.startswith(("ARBITER_ACTION", "nobody"))]
 
 
 def _usual(one: SidecarThread) -> float:
@@ -230,10 +202,11 @@ def test_findings_are_printed_as_json(start_thread: StartThread) -> None:
     assert printed["findings"][0] == {"level": "warn", "what": "store", "sentence": ALONE["enforce"]}
 
 
-def test_listener_without_an_answer_is_a_failure(start_thread: StartThread) -> None:
-    one = start_thread()
+def test_listener_without_an_answer_is_a_failure_and_what_the_sidecar_misses_is_told(start_thread: StartThread) -> None:
+    one = start_thread(action="nomad-stop")
     at = f"127.0.0.1:{free_port()}"
     done = _doctor(one, ARBITER_PUBLIC_LISTEN=at)
+    assert "warn sidecar: ARBITER_ACTION nomad-stop: NOMAD_SECRETS_DIR and NOMAD_ALLOC_ID not set\n" in done.out
     assert f"FAIL public: nothing answers at {at}: connection refused\n" in done.out
 
 

@@ -24,7 +24,8 @@ CHECK = f"{APP}.Services.1.Checks.0"
 NO_CHECK: Changes = {f"{APP}.Services.1.Checks": None}
 NO_RESTART: Changes = {f"{CHECK}.CheckRestart": None}
 TEMPLATE = f"{ARBITER}.Templates.0"
-IDENTITY: Changes = {f"{ARBITER}.Identity": {"File": True}}
+IDENTITY: Changes = {f"{ARBITER}.Identity": None, f"{ARBITER}.Identities": [{"Name": "default", "File": True}]}
+ALWAYS: Final = {"Attempts": 30, "Delay": 2 * NS, "Mode": "delay", "Interval": 60 * NS}
 
 
 def job(changes: Changes, name: str = "app") -> dict[str, Any]:
@@ -112,6 +113,10 @@ TRAPS: Final[dict[str, tuple[Changes, str]]] = {
     "exit": ({**env(ACTION="exit"), **NO_RESTART}, "FAIL ARBITER_ACTION exit restarts the arbiter alone"),
     "action without token": (
         {**env(ACTION="nomad-stop"), **NO_CHECK},
+        "FAIL ARBITER_ACTION nomad-stop needs identity { file = true } in arbiter",
+    ),
+    "token of another identity": (
+        {**env(ACTION="nomad-stop"), **NO_CHECK, f"{ARBITER}.Identities": [{"Name": "vault", "File": True}]},
         "FAIL ARBITER_ACTION nomad-stop needs identity { file = true } in arbiter",
     ),
     "action for another task": (
@@ -219,9 +224,20 @@ def test_drain_is_compared_with_the_slowest_configuration_that_we_ship() -> None
     ("changes", "word"),
     [
         ({f"{APP}.Services": None, f"{APP}.ShutdownDelay": 0}, "shutdown_delay"),
+        ({f"{APP}.ShutdownDelay": 0, "ShutdownDelay": 10 * NS}, "shutdown_delay"),
         ({**env(ACTION="nomad-stop"), **NO_CHECK, **IDENTITY, f"{APP}.RestartPolicy.Attempts": 3}, "attempts 3"),
+        ({f"{ARBITER}.RestartPolicy": None, "RestartPolicy": ALWAYS}, "restart mode"),
+        (
+            {**env(PUBLIC_LISTEN="0.0.0.0:7"), "Networks.0.ReservedPorts": [{"Label": "a", "Value": 7, "To": 0}]},
+            "no port",
+        ),
+        ({**env(PUBLIC_LISTEN="0.0.0.0:9181"), f"{CHECK}.PortLabel": "9181"}, "asks port"),
+        ({f"{ARBITER}.Config.image": "r:5000/arbiter@sha256:1"}, "image"),
     ],
-    ids=["nobody finds the app", "Nomad replaces what is culled"],
+    ids=[
+        *("nobody finds the app", "delay of the group", "Nomad replaces what is culled", "restart of the group"),
+        *("reserved port", "port by number", "digest"),
+    ],
 )
 def test_what_does_no_harm_is_not_warned_of(changes: Changes, word: str, tmp_path: Path) -> None:
     assert [said for said in found_in(tmp_path, job(changes)) if word in said] == []
