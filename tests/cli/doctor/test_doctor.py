@@ -204,9 +204,10 @@ def test_findings_are_printed_as_json(start_thread: StartThread) -> None:
 
 def test_listener_without_an_answer_is_a_failure_and_what_the_sidecar_misses_is_told(start_thread: StartThread) -> None:
     one = start_thread(action="nomad-stop")
+    wait_for(lambda: one.request("local", "GET", "/why").json()["warnings"], timeout_s=60, what="it looked")
     at = f"127.0.0.1:{free_port()}"
     done = _doctor(one, ARBITER_PUBLIC_LISTEN=at)
-    assert "warn sidecar: ARBITER_ACTION nomad-stop: NOMAD_SECRETS_DIR and NOMAD_ALLOC_ID not set\n" in done.out
+    assert "warn sidecar: ARBITER_ACTION nomad-stop: NOMAD_SECRETS_DIR and NOMAD_ALLOC_ID not set" in done.out
     assert f"FAIL public: nothing answers at {at}: connection refused\n" in done.out
 
 
