@@ -10,9 +10,9 @@ format 1.0 to 1.4). These counters are read, with or without the prefix of the a
 So are two gauges: ``in_flight``, the number of requests in progress in the whole app, and ``load``, how busy it is, in
 any unit. Of several in one batch the largest counts, because an old value must not end a drain.
 
-All other metrics, events and service checks are skipped without an error. A sampled count is ``count / rate``, computed
-in decimals and rounded to the nearest whole number, halves up. Timestamps, containers and other extensions of DogStatsD
-are skipped: a report counts when it comes.
+All other metrics, events and service checks are skipped without an error. A sampled count is ``count / rate``, rounded
+to the nearest whole number. Timestamps, containers and other extensions of DogStatsD are skipped: a report counts when
+it comes.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ SERVICE_CHECK: Final = b"_sc|"
 USUAL: Final = re.compile(rb"([^:|]+):([0-9]{1,6})\|c(?:\|#([^|]*))?")
 """A counter with a count and perhaps tags: nearly every line, which takes half the time so."""
 
-DECIMAL: Final = re.compile(rb"[0-9]{1,15}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,2})?")
-WHOLE: Final = re.compile(rb"([0-9]{1,7})\.0{1,20}")
-DIGITS: Final = len(str(MOST_ERRORS))
-RATE: Final = re.compile(rb"([01]?)(?:\.([0-9]{1,40}))?")
+DECIMAL: Final = re.compile(rb"[0-9]{0,15}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,2})?")
+"""What ``float`` takes besides is no number of StatsD, such as a sign, which changes a gauge, or a digit separator."""
+
 FLAGS: Final = {"true": True, "false": False}
 
 ERROR: Final = ErrorReport()
@@ -194,42 +193,35 @@ def _times(unit: Report, count: int) -> Times | None:
 
 
 def _in_flight(values: bytes) -> Times:
-    in_flight = max(map(_number, values.split(b":")))
-    if in_flight > MOST_ERRORS:
-        raise ValueError(f"takes at most {MOST_ERRORS}")
-    return Results(in_flight=in_flight), 1
+    return Results(in_flight=max(map(_number, values.split(b":")))), 1
 
 
 def _load(values: bytes) -> Times:
-    loads = [float(value) for value in values.split(b":") if DECIMAL.fullmatch(value)]
-    if len(loads) <= values.count(b":"):
-        raise ValueError("takes a number of 0 or more")
-    return Results(load=max(loads)), 1
+    return Results(load=max(map(_decimal, values.split(b":")))), 1
 
 
 GAUGES: Final[Mapping[bytes, Callable[[bytes], Times]]] = {b"in_flight": _in_flight, b"load": _load}
 """The parsers of the values of gauges."""
 
 
-def _number(value: bytes) -> int:
-    if value.isdigit() and len(value) <= DIGITS:
-        return int(value)
-    match = WHOLE.fullmatch(value)
-    if not match:
-        raise ValueError("takes a whole number")
-    return int(match[1])
+def _decimal(text: bytes) -> float:
+    if not DECIMAL.fullmatch(text):
+        raise ValueError("takes a number of 0 or more")
+    return float(text)
+
+
+def _number(text: bytes) -> int:
+    number = _decimal(text)
+    if number > MOST_ERRORS or not number.is_integer():
+        raise ValueError(f"takes a whole number of at most {MOST_ERRORS}")
+    return int(number)
 
 
 def _scaled(count: int, rate: bytes) -> int:
-    """``count / rate`` rounded, in whole numbers, because 7 / 0.07 is not 100 in floats."""
-    match = RATE.fullmatch(rate)
-    if not match:
-        raise ValueError("takes a rate")
-    decimals = match[2] or b""
-    part, whole = int(match[1] + decimals or b"0"), int(b"1" + b"0" * len(decimals))
-    if not 0 < part <= whole:
+    share = _decimal(rate)
+    if not 0 < share <= 1:
         raise ValueError("takes a rate above 0 and up to 1")
-    return (2 * count * whole + part) // (2 * part)
+    return int(min(count / share, MOST_ERRORS + 1) + 0.5)
 
 
 @lru_cache(KNOWN_TAGS)
