@@ -21,56 +21,34 @@ class DriverError(Exception):
 DriverError.__module__ = "redis.exceptions"
 
 
-async def _fine(_request: web.Request) -> web.Response:
+async def _answer(request: web.Request) -> web.StreamResponse:
+    """What the path asks for."""
+    match request.path:
+        case "/bad":
+            return web.Response(status=503)
+        case "/raised":
+            raise web.HTTPBadGateway
+        case "/driver":
+            raise web.HTTPServiceUnavailable from DriverError()
+        case "/redirect":
+            raise web.HTTPFound("/fine")
+        case "/broken":
+            raise DriverError
+        case "/stream":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b"a")
+            raise KeyError("a")
     return web.Response(text="fine")
-
-
-async def _bad(_request: web.Request) -> web.Response:
-    return web.Response(status=503)
-
-
-async def _raised_answer(_request: web.Request) -> web.Response:
-    raise web.HTTPBadGateway
-
-
-async def _raised_from_driver(_request: web.Request) -> web.Response:
-    raise web.HTTPServiceUnavailable from DriverError()
-
-
-async def _redirect(_request: web.Request) -> web.Response:
-    raise web.HTTPFound("/fine")
-
-
-async def _broken(_request: web.Request) -> web.Response:
-    raise DriverError
-
-
-async def _broken_stream(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse()
-    await response.prepare(request)
-    await response.write(b"a")
-    raise KeyError("a")
-
-
-PAGES = {
-    "/fine": _fine,
-    "/bad": _bad,
-    "/raised": _raised_answer,
-    "/driver": _raised_from_driver,
-    "/redirect": _redirect,
-    "/broken": _broken,
-    "/stream": _broken_stream,
-}
 
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Callable[..., Awaitable[Client]]]:
     clients: list[Client] = []
 
-    async def start(**pages: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Client:
+    async def start(page: Callable[[web.Request], Awaitable[web.StreamResponse]] = _answer) -> Client:
         app = web.Application(middlewares=[arbiter_aiohttp_middleware])
-        for path, handler in (PAGES | {f"/{name}": page for name, page in pages.items()}).items():
-            app.router.add_get(path, handler)
+        app.router.add_get("/{name}", page)
         client = TestClient(TestServer(app, handler_cancellation=True))
         await client.start_server()
         clients.append(client)
@@ -88,7 +66,7 @@ Serve = Callable[..., Awaitable[Client]]
     ("path", "status", "expected"),
     [
         ("/fine", 200, {"ok": 1}),
-        ("/nowhere", 404, {"ok": 1}),
+        ("/no/where", 404, {"ok": 1}),
         ("/redirect", 302, {"ok": 1}),
         ("/bad", 503, failed("http_503")),
         ("/raised", 502, failed("HTTPBadGateway")),
@@ -124,7 +102,7 @@ async def test_client_that_leaves_is_no_error(serve: Serve, totals: Totals) -> N
             ended.set()
         raise AssertionError("nobody sets it")
 
-    client = await serve(slow=slow)
+    client = await serve(slow)
     getting = asyncio.ensure_future(client.get("/slow"))
     await began.wait()
     getting.cancel()
@@ -145,7 +123,7 @@ async def test_client_that_leaves_within_a_stream_is_no_error(serve: Serve, tota
         finally:
             ended.set()
 
-    client = await serve(endless=stream)
+    client = await serve(stream)
     async with ClientSession(timeout=ClientTimeout(60)) as session:
         response = await session.get(client.make_url("/endless"))
         response.close()

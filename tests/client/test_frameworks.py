@@ -73,18 +73,14 @@ def _wsgi_status(app: Any, path: str) -> int:
 def _asgi_status(app: Any, path: str) -> int:
     async def ask() -> int:
         said: list[dict[str, Any]] = []
-        scope = {
+        scope: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
             "method": "GET",
             "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "root_path": "",
-            "query_string": b"",
-            "headers": [],
         }
+        scope |= {"path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"", "headers": []}
         asked = [{"type": "http.request", "body": b"", "more_body": False}]
 
         async def receive() -> dict[str, Any]:

@@ -53,10 +53,6 @@ def test_helper_needs_the_standard_library_only(name: str) -> None:
     assert {module for module in loaded if module.startswith("sidecar.") and "client" not in module} == set()
 
 
-def test_aiohttp_is_imported_only_for_its_middleware() -> None:
-    assert "aiohttp" in _loaded("from sidecar.client import arbiter_aiohttp_middleware")
-
-
 @pytest.mark.parametrize("name", [*client.__all__, "arbiter_aiohttp_middleware"])
 def test_everything_announced_is_there(name: str) -> None:
     assert callable(getattr(client, name))

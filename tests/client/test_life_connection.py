@@ -84,21 +84,14 @@ def _has_ended(connection: socket.socket) -> bool:
         return True
 
 
-def test_connection_ends_with_the_app_and_not_before(path: str, start: Start) -> None:
+def test_connection_ends_with_the_app_and_is_opened_again_for_a_new_sidecar(path: str, start: Start) -> None:
     with _listen(path) as listener:
         app = start()
+        _accept(listener).close()
         with _accept(listener) as connection:
             assert _is_open(connection)
             app.kill()
             assert _has_ended(connection)
-
-
-def test_connection_is_opened_again_after_a_restart_of_the_sidecar(path: str, start: Start) -> None:
-    with _listen(path) as listener:
-        start()
-        _accept(listener).close()
-        with _accept(listener) as connection:
-            assert _is_open(connection)
 
 
 def test_connection_ends_with_the_last_process_of_the_app(path: str, start: Start) -> None:

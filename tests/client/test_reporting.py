@@ -105,16 +105,11 @@ class Hostile:
     "given",
     [
         {"count": -1},
-        {"count": 1.5},
-        {"count": "1"},
         {"count": None},
         {"count": Hostile()},
         {"level": "error"},
-        {"level": Hostile()},
         {"kind": Hostile()},
-        {"kind": []},
         {"message": Hostile()},
-        {"fingerprint": Hostile()},
         {"fatal": Hostile()},
         {"app_start": Hostile()},
     ],
@@ -130,11 +125,10 @@ def test_report_that_cannot_be_sent_is_counted_and_raises_nothing(given: dict[st
 @pytest.mark.parametrize(
     "given",
     [
-        *((-1, 0), (0, -1), ("1", 0), (0, None), (1, 0, -1), (1, 0, 0.5), (1, 0, "2"), (1, 0, Hostile())),
-        *((1, 0, 0, -0.1), (1, 0, 0, float("nan")), (1, 0, 0, float("inf")), (1, 0, 0, "0.5")),
-        *((1, 0, 0, []), (1, 0, 0, 10**400), (1, 0, 0, 1j)),
+        *((-1, 0), (0, -1), (0, None), (1, 0, -1), (1, 0, 0.5), (1, 0, Hostile())),
+        *((1, 0, 0, -0.1), (1, 0, 0, float("nan")), (1, 0, 0, float("inf")), (1, 0, 0, "0.5"), (1, 0, 0, 10**400)),
     ],
-    ids=range(15),
+    ids=range(11),
 )
 def test_results_that_cannot_be_sent_are_counted_and_raise_nothing(given: tuple[Any, ...], totals: Totals) -> None:
     before = stats().dropped

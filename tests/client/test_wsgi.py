@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from wsgiref.handlers import SimpleHandler
 from wsgiref.util import FileWrapper, setup_testing_defaults
@@ -64,10 +65,8 @@ def _failing() -> Iterator[bytes]:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        ("200 OK", {"ok": 1}),
-        ("404 Not Found", {"ok": 1}),
+        ("499 Odd", {"ok": 1}),
         ("500 Internal Server Error", failed("http_500")),
-        ("503 Service Unavailable", failed("http_503")),
     ],
 )
 def test_status_decides(
@@ -79,23 +78,20 @@ def test_status_decides(
     assert totals() == expected
 
 
-def test_exception_is_an_error_and_passes_through(totals: Totals) -> None:
-    def app(_environ: WSGIEnvironment, _start_response: StartResponse) -> Iterable[bytes]:
-        raise KeyError("a")
+def _raise(_environ: WSGIEnvironment, _start_response: StartResponse) -> Iterable[bytes]:
+    raise KeyError("a")
 
-    with pytest.raises(KeyError):
-        ArbiterWSGIMiddleware(app)(_environ(), _start)
+
+@pytest.mark.parametrize("app", [_raise, _app("200 OK", _failing)], ids=["before the answer", "within the body"])
+def test_exception_is_an_error_and_passes_through(app: WSGIApplication, totals: Totals) -> None:
+    with pytest.raises(KeyError), closing(ArbiterWSGIMiddleware(app)(_environ(), _start)) as body:  # type: ignore[type-var]
+        list(body)
     assert totals() == failed("KeyError")
 
 
 def _start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Callable[[bytes], object]:
     del status, headers, exc_info
     return len
-
-
-def test_exception_within_the_body_is_an_error(totals: Totals) -> None:
-    assert b"200 OK" in _serve(_app("200 OK", _failing))
-    assert totals() == failed("KeyError")
 
 
 def test_exception_that_the_app_answers_itself_is_an_error_of_its_kind(totals: Totals) -> None:
