@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -39,26 +40,14 @@ def pair(directory: Path, nap: Nap, retries: int | None = 10, interval_s: float 
 # -- the limit ------------------------------------------------------------------------------------------------------
 
 
-def test_ids_count_from_one_up_to_the_limit_and_then_there_is_none(tmp_path: Path) -> None:
-    limits = [ConcurrencyLimit(tmp_path, max_procs=3) for _ in range(4)]
-    assert [limit.acquire() for limit in limits] == [1, 2, 3, None]
-    limits[1].release()
-    assert limits[3].acquire() == 2
-    for limit in limits:
-        limit.release()
-
-
-def test_the_block_ends_the_lock_also_by_an_exception(tmp_path: Path) -> None:
-    limit = ConcurrencyLimit(tmp_path)
-    with pytest.raises(KeyError), limit:
+def test_block_gives_the_first_free_id_or_none_and_ends_the_lock_also_by_an_exception(tmp_path: Path) -> None:
+    limits = [ConcurrencyLimit(tmp_path, max_procs=2) for _ in range(3)]
+    with suppress(KeyError), limits[0] as first, limits[1] as second, limits[2] as late:
+        assert [first, second, late] == [1, 2, None]
+        assert [limit.lock_id for limit in limits] == [1, 2, None]
+        assert (limits[2].is_held, limits[2].heartbeat()) == (False, False)
         raise KeyError
-    assert (limit.is_held, limit.lock_id) == (False, None)
-
-
-def test_a_block_without_a_lock_gives_none_and_leaves_the_others_alone(tmp_path: Path) -> None:
-    with ConcurrencyLimit(tmp_path) as first, (late := ConcurrencyLimit(tmp_path)) as second:
-        assert (first, second, late.is_held) == (1, None, False)
-    assert not late.heartbeat()
+    assert [limit.is_held for limit in limits] == [False] * 3
 
 
 @pytest.mark.parametrize(
@@ -93,17 +82,11 @@ def test_a_standby_takes_over_after_the_wait_in_which_main_came_free(tmp_path: P
 
 
 def test_third_process_leaves_without_a_wait(tmp_path: Path) -> None:
-    nap = Nap()
-    with ConcurrencyLimit(tmp_path), ConcurrencyLimit(tmp_path, name="standby"):
-        assert pair(tmp_path, nap).acquire() is None
-    assert nap.naps == []
-
-
-def test_while_a_standby_waits_its_lock_is_held(tmp_path: Path) -> None:
-    seen: list[int | None] = []
+    nap = Nap(1, lambda: third.append(pair(tmp_path, Nap()).acquire()))
+    third: list[int | None] = []
     with ConcurrencyLimit(tmp_path):
-        pair(tmp_path, Nap(1, lambda: seen.append(ConcurrencyLimit(tmp_path, name="standby").acquire()))).acquire()
-    assert seen == [None]
+        pair(tmp_path, nap).acquire()
+    assert third == [None]
 
 
 def test_exception_from_sleep_ends_the_wait_with_nothing_held(tmp_path: Path) -> None:

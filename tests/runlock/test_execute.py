@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,36 +96,21 @@ def test_exit_code_is_that_of_the_command(start: Start, command: str, code: int)
 
 
 @pytest.mark.site
-def test_the_command_finds_its_slot_and_the_number_of_slots(start: Start, tmp_path: Path) -> None:
+def test_command_finds_its_slot_and_a_process_without_one_leaves_quietly(start: Start, tmp_path: Path) -> None:
     with ConcurrencyLimit(tmp_path, name="exec", max_procs=3):
         assert ended(start("--max-procs 3", "echo $HEALTH_ARBITER_SLOT of $HEALTH_ARBITER_SLOTS"))[1] == "2 of 3\n"
-
-
-@pytest.mark.site
-def test_process_without_a_lock_leaves_quietly_at_once(start: Start, tmp_path: Path) -> None:
-    with ConcurrencyLimit(tmp_path, name="exec"):
         assert ended(start("", "echo ran")) == (0, "", "")
 
 
 @pytest.mark.process
-def test_a_standby_runs_once_main_has_gone_and_shows_that_it_waited(start: Start, tmp_path: Path) -> None:
-    with ConcurrencyLimit(tmp_path, name="exec"):
-        standby = start("--standby --interval 20ms", "echo ran")
-        comm = Path(f"/proc/{standby.pid}/comm")
-        wait_for(lambda: comm.read_text() == "exec-standby\n", timeout_s=60, what="it waits as standby")
-        assert standby.poll() is None
-    assert ended(standby) == (0, "ran\n", "")
-
-
-@pytest.mark.site
-def test_as_many_standbys_wait_as_may(start: Start, tmp_path: Path) -> None:
+def test_as_many_standbys_wait_as_may_and_run_once_main_has_gone(start: Start, tmp_path: Path) -> None:
     with ConcurrencyLimit(tmp_path, name="exec"):
         standbys = [start("--standbys 2 --interval 20ms", "echo ran") for _ in range(2)]
         comms = [Path(f"/proc/{standby.pid}/comm") for standby in standbys]
         wait_for(
             lambda: {comm.read_text() for comm in comms} == {"exec-standby\n"}, timeout_s=60, what="both are standbys"
         )
-        assert ended(start("--standbys 2", "echo ran")) == (0, "", "")
+        assert ended(start("--standby", "echo ran")) == (0, "", "")
     assert [ended(standby) for standby in standbys] == [(0, "ran\n", "")] * 2
 
 
@@ -317,16 +303,19 @@ def test_url_in_a_file_is_not_repeated(tmp_path: Path, capfd: pytest.CaptureFixt
 # -- refusals -------------------------------------------------------------------------------------------------
 
 
-def test_a_command_that_cannot_be_started_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["exec", "--run-lock", str(tmp_path), "--", "/nonexistent"]) == 69
-    assert "/nonexistent: cannot be started: No such file" in capfd.readouterr().err
-    with ConcurrencyLimit(tmp_path, name="exec") as free:
-        assert free == 1
-
-
-def test_unusable_directory_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["exec", "--run-lock", str(tmp_path / "no" / "locks"), "--", "true"]) == 73
-    assert "the directory of the locks cannot be used" in capfd.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["locks", "--", "/nonexistent"], 69, "/nonexistent: cannot be started: No such file"),
+        (["no/locks", "--", "true"], 73, "the directory of the locks cannot be used"),
+    ],
+)
+def test_what_cannot_be_run_or_locked_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, *, words: list[str], code: int, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["exec", "--run-lock", *words]) == code
+    assert said in capfd.readouterr().err
 
 
 def test_exec_loads_neither_the_daemon_nor_the_settings(tmp_path: Path) -> None:

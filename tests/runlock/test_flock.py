@@ -126,23 +126,6 @@ def test_full_disk_does_not_prevent_the_lock(tmp_path: Path) -> None:
     assert slots(tmp_path).path(1).read_text() == ""
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)], ids=str)
-def test_slots_are_free_in_any_order_and_the_first_free_is_taken(tmp_path: Path, order: tuple[int, ...]) -> None:
-    held = [slots(tmp_path, 3) for _ in range(3)]
-    assert [one.acquire() for one in held] == [1, 2, 3]
-    for index in order:
-        held[index].release()
-        late = slots(tmp_path, 3)
-        assert late.acquire() == min(order[: order.index(index) + 1]) + 1
-        late.release()
-
-
-def test_a_refused_attempt_leaves_the_holders_number_alone(tmp_path: Path) -> None:
-    with holder(tmp_path) as process:
-        assert slots(tmp_path).acquire() is None
-        assert (tmp_path / "main.1.lock").read_text() == f"{process.pid}\n"
-
-
 def _opened_in(directory: Path) -> list[str]:
     """The files in ``directory`` that this process has open."""
     opened = []
@@ -153,10 +136,11 @@ def _opened_in(directory: Path) -> list[str]:
 
 
 def test_no_attempt_leaves_a_descriptor_behind(tmp_path: Path) -> None:
-    with holder(tmp_path):
+    with holder(tmp_path) as process:
         refused = [slots(tmp_path) for _ in range(20)]
         assert [one.acquire() for one in refused] == [None] * 20
         assert _opened_in(tmp_path) == []
+        assert (tmp_path / "main.1.lock").read_text() == f"{process.pid}\n", "the number is the holder's"
     assert refused[0].acquire() == 1
     assert len(_opened_in(tmp_path)) == 1
     refused[0].release()
@@ -178,46 +162,6 @@ def test_a_lock_whose_file_is_gone_is_lost_at_the_next_heartbeat(tmp_path: Path,
 # -- places that carry no lock --------------------------------------------------------------------------------------
 
 
-def _missing(directory: Path) -> Path:
-    return directory / "nowhere" / "locks"
-
-
-def _dangling(directory: Path) -> Path:
-    (directory / "link").symlink_to("nowhere")
-    return directory / "link"
-
-
-def _in_place_of_all(directory: Path) -> Path:
-    (directory / "all").mkdir()
-    (directory / "all").chmod(0o777)
-    return directory / "all" / "locks"
-
-
-def _file(directory: Path) -> Path:
-    (directory / "file").touch()
-    return directory / "file"
-
-
-def _loop(directory: Path) -> Path:
-    (directory / "loop").symlink_to("loop")
-    return directory / "loop"
-
-
-def _link_as_lock(directory: Path) -> Path:
-    (directory / "main.1.lock").symlink_to(directory / "elsewhere")
-    return directory
-
-
-def _directory_as_lock(directory: Path) -> Path:
-    (directory / "main.1.lock").mkdir()
-    return directory
-
-
-def _pipe_as_lock(directory: Path) -> Path:
-    os.mkfifo(directory / "main.1.lock")
-    return directory
-
-
 @pytest.mark.parametrize("mode", [0o755, 0o1777], ids=oct)
 def test_missing_directory_is_made_for_its_user_alone(tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
@@ -228,26 +172,26 @@ def test_missing_directory_is_made_for_its_user_alone(tmp_path: Path, mode: int)
 
 
 @pytest.mark.parametrize(
-    ("prepare", "said"),
+    ("prepare", "place", "said"),
     [
-        (_missing, "No such file"),
-        (_dangling, "No such file"),
-        (_in_place_of_all, "is not made: every user may rename it, because .* is writable for all"),
-        (_file, "not a directory"),
-        (_loop, "symbolic links|links lead nowhere"),
-        (_link_as_lock, "cannot be opened"),
-        (_directory_as_lock, "cannot be opened"),
-        (_pipe_as_lock, "not a plain file"),
+        ("", "nowhere/locks", "No such file"),
+        ("ln -s nowhere link", "link", "No such file"),
+        ("mkdir -m 777 all", "all/locks", "is not made: every user may rename it, because .* is writable for all"),
+        ("touch file", "file", "not a directory"),
+        ("ln -s loop loop", "loop", "symbolic links|links lead nowhere"),
+        ("ln -s elsewhere main.1.lock", "", "cannot be opened"),
+        ("mkdir main.1.lock", "", "cannot be opened"),
+        ("mkfifo main.1.lock", "", "not a plain file"),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_unusable_place_is_named_with_the_reason(tmp_path: Path, prepare, said: str) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - a row's function
+def test_unusable_place_is_named_with_the_reason(tmp_path: Path, prepare: str, place: str, said: str) -> None:
+    subprocess.run(["/bin/sh", "-c", prepare], cwd=tmp_path, check=True)
     with pytest.raises(LockError, match=said) as raised:
-        slots(prepare(tmp_path)).acquire()
+        slots(tmp_path / place).acquire()
     assert str(tmp_path) in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..", ".a", "a\n", "a" * 101], ids=repr)
+@pytest.mark.parametrize("name", ["", "a/b", ".a", "a\n", "a" * 101], ids=repr)
 def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="name of a lock"):
         FlockSlots(tmp_path, name, 1)
@@ -265,7 +209,6 @@ def _table(directory: Path, *rows: tuple[str, str]) -> Path:
     ("rows", "place", "kind"),
     [
         ([("/", "ext4")], "/srv/locks", "ext4"),
-        ([("/", "ext4"), ("/srv", "nfs4")], "/srv/locks", "nfs4"),
         ([("/", "ext4"), ("/srv", "nfs4")], "/srv", "nfs4"),
         ([("/", "ext4"), ("/srv", "nfs4")], "/srv2/locks", "ext4"),
         ([("/srv", "nfs4"), ("/", "ext4"), ("/srv/locks", "tmpfs")], "/srv/locks/a", "tmpfs"),
@@ -273,7 +216,7 @@ def _table(directory: Path, *rows: tuple[str, str]) -> Path:
         ([("/", "ext4"), (r"/srv\040of\040ours", "nfs")], "/srv of ours/locks", "nfs"),
         ([], "/srv", ""),
     ],
-    ids=["root", "below", "the mount itself", "a name that begins alike", "nested", "on top", "blanks", "no table"],
+    ids=["root", "the mount itself", "a name that begins alike", "nested", "on top", "blanks", "no table"],
 )
 def test_the_innermost_and_last_mount_is_where_a_directory_is(
     tmp_path: Path, rows: list[tuple[str, str]], place: str, kind: str
@@ -281,7 +224,7 @@ def test_the_innermost_and_last_mount_is_where_a_directory_is(
     assert file_system(Path(place), _table(tmp_path, *rows)) == kind
 
 
-@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"])
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs"])
 def test_a_network_file_system_is_refused_by_name(tmp_path: Path, kind: str) -> None:
     mounts = _table(tmp_path, ("/", "ext4"), (str(tmp_path.resolve()), kind))
     with pytest.raises(LockError, match=f"is on {kind}"):
@@ -317,11 +260,10 @@ def _has_waiter(directory: Path) -> bool:
     return any("->" in line and f":{inode} " in line for line in lines)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_end_of_the_holder_wakes_who_waits(tmp_path: Path, number: signal.Signals) -> None:
+def test_end_of_the_holder_wakes_who_waits(tmp_path: Path) -> None:
     with holder(tmp_path) as process:
         waiting = _Waiting(tmp_path)
-        process.send_signal(number)
+        process.kill()
         waiting.ends()
         assert (waiting.took, waiting.slots.is_held) == ([1], True)
         assert waiting.slots.path(1).read_text() == f"{os.getpid()}\n"

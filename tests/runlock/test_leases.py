@@ -192,14 +192,14 @@ def test_wrong_url_is_refused_and_not_repeated(url: str, said: str) -> None:
     assert "secret" not in str(raised.value)
 
 
-def test_a_client_that_may_wait_for_ever_is_refused() -> None:
-    with redis.Redis(socket_timeout=None) as client, pytest.raises(ValueError, match="socket_timeout"):
+@pytest.mark.parametrize(
+    ("client", "said"),
+    [(redis.Redis(socket_timeout=None), "socket_timeout"), (redis.asyncio.Redis(socket_timeout=1), "synchronous")],
+    ids=["may wait for ever", "asynchronous"],
+)
+def test_client_that_cannot_carry_leases_is_refused(client: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         ConcurrencyLimit(redis=client)
-
-
-def test_an_asynchronous_client_is_refused() -> None:
-    with pytest.raises(ValueError, match="synchronous"):
-        ConcurrencyLimit(redis=redis.asyncio.Redis(socket_timeout=1))
 
 
 @pytest.mark.parametrize(
@@ -230,25 +230,16 @@ def test_process_that_calls_seldom_takes_over_at_its_second_call(aged: RedisServ
         assert other.acquire() == 1
 
 
-def test_without_a_heartbeat_the_holder_gives_up_first_by_its_own_clock(server: RedisServer) -> None:
+def test_without_a_heartbeat_the_holder_gives_up_by_its_own_clock_and_for_good(server: RedisServer) -> None:
     clock = Clock()
     with limits(server, 1, clock=clock) as (limit,):
         limit.acquire()
         clock.now_s += OURS_S - 0.01
         assert limit.is_held
         clock.now_s += 0.02
-        assert (limit.is_held, limit.lock_id) == (False, None)
-
-
-def test_late_heartbeat_does_not_restore_a_lost_lease(server: RedisServer) -> None:
-    clock = Clock()
-    with limits(server, 1, clock=clock) as (limit,):
-        limit.acquire()
-        clock.now_s += OURS_S
-        assert not limit.heartbeat()
+        assert (limit.is_held, limit.lock_id, limit.heartbeat()) == (False, None, False)
         clock.now_s -= OURS_S
-        assert not limit.is_held
-        assert not limit.heartbeat()
+        assert (limit.is_held, limit.heartbeat()) == (False, False)
 
 
 def test_an_answer_that_comes_after_the_end_does_not_count(server: RedisServer) -> None:
@@ -308,7 +299,7 @@ def test_a_paused_server_loses_the_lock_in_time_and_gives_it_to_one_only_afterwa
         assert (other.acquire(), holder.is_held) == (1, False)
 
 
-@pytest.mark.parametrize("step_s", [-1e8, -3600, -1, 0.3, 1, 3600, 86_400 * 400], ids="{:g} s".format)
+@pytest.mark.parametrize("step_s", [-1e8, -1, 0.3, 86_400 * 400], ids="{:g} s".format)
 def test_a_step_of_the_servers_clock_makes_no_second_holder(aged: RedisServer, step_s: float) -> None:
     server = aged
     with limits(server, 2, ttl_s=10, clock=Clock()) as (holder, other):
