@@ -58,7 +58,7 @@ def as_text(seen: dict[str, Any], now: float, width: int, limit: int | None) -> 
     urgent = sum(row["state"] in RANKS for row in every)
     shown = every if limit is None else every[: max(limit, urgent)]
     lines += ["", *table(shown, width)] if shown else []
-    unlisted = fleet["alive"] + fleet["down"] - len(seen["members"]) if fleet and seen["members"] else 0
+    unlisted = fleet["alive"] + _out(fleet) - len(seen["members"]) if fleet and seen["members"] else 0
     if left_out := len(every) - len(shown) + max(0, unlisted):
         lines.append(f"... and {left_out} more: --all shows those that are known")
     return lines
@@ -178,18 +178,21 @@ def _headline(seen: dict[str, Any], now: float) -> str:
     if fleet is None:
         return f"{name}: nothing is known of the fleet"
     retiring = f", {fleet['retiring']} retiring" if fleet.get("retiring") else ""
-    alive = fleet["alive"] + (fleet["down"] if is_shadow else 0)
+    alive = fleet["alive"] + (_out(fleet) if is_shadow else 0)
     counts = f"{alive} alive, {fleet['suspect']} of them suspect, {_down(seen, is_shadow=is_shadow)}{retiring}"
     return f"{name}: {counts}{_tokens(seen, now)}"
 
 
 def _down(seen: dict[str, Any], *, is_shadow: bool) -> str:
-    """How many containers are down, apart from those that still drain, as far as their sidecars say."""
-    states = [(member.get("about") or {}).get("state") for member in seen["members"] if member["presence"] == "down"]
-    draining, down = states.count("draining"), seen["fleet"]["down"]
-    if is_shadow or not draining:
-        return f"{down} {'would be ' * is_shadow}down"
-    return f"{draining} draining, {max(0, down - draining)} down"
+    """How many containers drain, and how many are down."""
+    fleet = seen["fleet"]
+    draining = f"{fleet['draining']} draining, " if fleet.get("draining") else ""
+    return f"{_out(fleet)} would be down" if is_shadow else f"{draining}{fleet['down']} down"
+
+
+def _out(fleet: dict[str, Any]) -> int:
+    """How many containers were culled or retired and are not replaced yet; 0.2 counts them all as down."""
+    return int(fleet["down"]) + int(fleet.get("draining", 0))
 
 
 def _tokens(seen: dict[str, Any], now: float) -> str:

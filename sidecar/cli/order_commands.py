@@ -76,7 +76,8 @@ def _is_unknown(instance: str, sidecar: Asking) -> bool:
     except NoSidecarError:
         return False
     known = [member["instance"] for member in seen.get("members", ())]
-    return bool(known) and instance not in known and seen["fleet"]["alive"] + seen["fleet"]["down"] <= len(known)
+    size = sum(seen["fleet"].get(name, 0) for name in ("alive", "draining", "down"))
+    return bool(known) and instance not in known and size <= len(known)
 
 
 @click.command(cls=Command)

@@ -327,6 +327,8 @@ class Fleet:
     tells_process: bool = True
     lost_hold: Hold | None = None
     recurring: tuple[RecurringCause, ...] = ()
+    draining: int = 0
+    """Of ``down``: containers that still drain, as far as their sidecars say."""
 
     @property
     def paused(self) -> tuple[str, ...]:

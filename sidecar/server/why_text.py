@@ -116,7 +116,7 @@ def _budget(budget: dict[str, Any]) -> str:
 
 def _fleet(fleet: dict[str, Any]) -> Iterator[str]:
     cause = f", most of {fleet['cause']}" if fleet["cause"] else ""
-    away = f"{fleet['down']} draining or down, {fleet['retiring']} retiring"
+    away = f"{fleet['draining']} draining, {fleet['down']} down, {fleet['retiring']} retiring"
     yield f"fleet: {fleet['alive']} alive, {fleet['suspect']} suspect{cause}, {away}{_median(fleet)}"
     yield f"culls: {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
     for trial in fleet["trials"]:

@@ -57,7 +57,7 @@ def view(reply: Any) -> View:
 
 def beat_reply(reply: Any, instance: str) -> BeatReply:
     """The reply of ``beat.lua`` to this instance."""
-    now, records, alive, silent, struck, former, causes, policies, errors, ratio, holds, used, run_id = reply
+    now, records, alive, silent, struck, former, causes, policies, errors, ratio, holds, used, run_id, draining = reply
     epoch, state, _ = records
     rows = ((scope, HoldRow.load(_text(text))) for scope, text in zip(("", instance), holds, strict=True))
     return BeatReply(
@@ -75,6 +75,7 @@ def beat_reply(reply: Any, instance: str) -> BeatReply:
         holds={scope: row for scope, row in rows if row is not None},
         used=_number(used),
         run_id=_text(run_id),
+        draining=_number(draining),
     )
 
 

@@ -183,6 +183,7 @@ class MemoryStore(AloneStore):
                 [claim for claim, at in self.grants.items() if at >= now_us - window_us and claim not in self.refunded]
             ),
             run_id=self.run_id,
+            draining=sum(roster.abouts.get(name, "").startswith("draining|") for name in self.culls),
         )
 
     async def members(self, *, most: int, since_us: int) -> Listing:

@@ -53,13 +53,14 @@ PAUSED = CauseTrial("redis", 1, 0, 539.5, 1)
 FLEET = Fleet(
     20,
     3,
-    1,
+    3,
     "redis",
     (TRIED, PAUSED),
     hold=HOLD,
     culls_by=(("helped", "redis", 1),),
     median_errors=1,
     median_ratio=0.0025,
+    draining=1,
 )
 UP = replace(start("app/a", NOW - 12, Policy(), app_start=f"life-{FREE}"), state=State.UP, incarnation=f"life-{FREE}")
 SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, due=NOW + 5, is_announced=True)
@@ -289,7 +290,7 @@ def test_text_begins_with_what_matters_most() -> None:
         "claim granted: 3 of 10 in use",
         "tokens: 3 of 10 in use, 7 left",
         (
-            "fleet: 20 alive, 3 suspect, most of redis, 1 draining or down, 0 retiring; "
+            "fleet: 20 alive, 3 suspect, most of redis, 1 draining, 2 down, 0 retiring; "
             "median: 1 error, 0.25 % of the requests failed"
         ),
         "culls: 0 helped, 0 did not help, 0 unclear",
@@ -389,7 +390,7 @@ def test_text_repeats_nothing_of_a_claim(answer: Granted | Denied, line: str) ->
         ({"duplicate": True}, "duplicate: another container runs under this instance name"),
         (
             {"median_errors": 4, "median_ratio": None},
-            "fleet: 20 alive, 3 suspect, most of redis, 1 draining or down, 0 retiring; ",
+            "fleet: 20 alive, 3 suspect, most of redis, 1 draining, 2 down, 0 retiring; ",
         ),
     ],
     ids=["paused again", "paused for less than a second", "duplicate", "median of errors alone"],

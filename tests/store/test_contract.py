@@ -207,6 +207,14 @@ async def test_beat_is_answered_with_the_summary_and_is_read_back(store: Store, 
 
 
 @of_a_fleet
+async def test_beat_counts_the_culled_containers_whose_sidecars_say_that_they_drain(store: Store) -> None:
+    await commit(store, culls=dict.fromkeys("abc", CULL))
+    for name, state in (("a", "draining"), ("b", "down"), ("d", "draining")):
+        await send_beat(store, beat(name, Presence.DOWN, about=f"{state}|1|life|0|0|5|0.3|0"))
+    assert (await send_beat(store, beat("e"))).draining == 1, "d was not culled, and nothing is known of c"
+
+
+@of_a_fleet
 async def test_beat_waits_for_no_revision_and_changes_none(store: Store) -> None:
     await send_beat(store, beat("a"))
     assert (await look(store)).revision == 0

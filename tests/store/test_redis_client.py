@@ -31,8 +31,8 @@ READ = (
     + MEDIAN
 )
 HEARD_REPLY = (
-    b"*13\r\n" + NOW + b"*3\r\n$-1\r\n$-1\r\n$16\r\n1700000000000000\r\n:20\r\n:0\r\n*0\r\n$0\r\n\r\n*0\r\n"
-    b":1\r\n:-1\r\n:-1\r\n*2\r\n$-1\r\n$-1\r\n:0\r\n" + RUN_ID
+    b"*14\r\n" + NOW + b"*3\r\n$-1\r\n$-1\r\n$16\r\n1700000000000000\r\n:20\r\n:0\r\n*0\r\n$0\r\n\r\n*0\r\n"
+    b":1\r\n:-1\r\n:-1\r\n*2\r\n$-1\r\n$-1\r\n:0\r\n" + RUN_ID + b":0\r\n"
 )
 COMMITTED = b"*3\r\n:1\r\n" + NOW + b":0\r\n"
 
@@ -94,7 +94,7 @@ async def test_anything_but_a_complete_reply_is_a_word(
         (COMMITTED.replace(b":1\r\n", b":2\r\n", 1), "commit"),
         (COMMITTED.replace(b":1\r\n", b"$1\r\n1\r\n", 1), "commit"),
         (COMMITTED.replace(b":0\r\n", b":-1\r\n"), "commit"),
-        (HEARD_REPLY.replace(b"*13", b"*12").removesuffix(RUN_ID), "beat"),
+        (HEARD_REPLY.replace(b"*14", b"*13").removesuffix(b":0\r\n"), "beat"),
         (HEARD_REPLY.replace(b":20\r\n", b"$2\r\n20\r\n"), "beat"),
         (HEARD_REPLY.replace(b"*2\r\n$-1\r\n$-1\r\n", b"*1\r\n$-1\r\n"), "beat"),
     ],

@@ -135,7 +135,15 @@ def fleet_json(value: Fleet) -> dict[str, Any]:
     trials = [{**trial._asdict(), "paused_s": round(trial.paused_s, 3)} for trial in value.trials]
     holds = {"hold": hold_json(value.hold), "lost_hold": hold_json(value.lost_hold)}
     recurring = [recurring._asdict() for recurring in value.recurring]
-    return {**asdict(value), "trials": trials, "paused": list(value.paused), "recurring": recurring, **holds}
+    down = value.down - value.draining
+    return {
+        **asdict(value),
+        "down": down,
+        "trials": trials,
+        "paused": list(value.paused),
+        "recurring": recurring,
+        **holds,
+    }
 
 
 def hold_json(value: Hold | None) -> dict[str, Any] | None:
@@ -170,7 +178,7 @@ def member_list_of(
     in_force = (row.shown(scope) for scope, row in sorted(view.holds.items()) if row.left_us(now_us))
     departed = [(name, (now_us - at) / US_PER_S) for name, at in listing.departed if name not in rows]
     return MemberList(
-        fleet_of(_as_reply(view, len(in_use)), settings, ""),
+        fleet_of(_as_reply(view, len(in_use), rows), settings, ""),
         len(in_use),
         tuple(rows[name] for name in sorted(rows)[:most]),
         tuple(in_force),
@@ -212,7 +220,8 @@ def _in_use(view: View, settings: FleetSettings) -> list[int]:
     return sorted(at for claim, at in view.grants.items() if claim not in view.refunded and at >= oldest_us)
 
 
-def _as_reply(view: View, used: int) -> BeatReply:
+def _as_reply(view: View, used: int, rows: Mapping[str, Member]) -> BeatReply:
+    drain = (row.about for row in rows.values() if row.presence is Presence.DOWN)
     return BeatReply(
         view.now_us,
         view.epoch,
@@ -224,4 +233,5 @@ def _as_reply(view: View, used: int) -> BeatReply:
         used=used,
         run_id=view.run_id,
         median_errors=view.median_errors,
+        draining=sum(about is not None and about.state is State.DRAINING for about in drain),
     )

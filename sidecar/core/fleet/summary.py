@@ -61,6 +61,7 @@ def fleet_of(reply: BeatReply, settings: FleetSettings, instance: str, *, duplic
         alive=reply.alive,
         suspect=max(0, sum(reply.causes.values())),
         down=state.missing,
+        draining=min(reply.draining, state.missing),
         cause=common_cause({cause: count for cause, count in reply.causes.items() if count > 0}),
         trials=_trials(state, reply.now_us),
         policies=reply.policies,

@@ -39,6 +39,8 @@ class BeatReply:
     """Grants of the last ``window_us`` that were not refunded."""
     run_id: str = ""
     """The process of the server; ``""`` if it does not tell."""
+    draining: int = 0
+    """Containers that drain after a cull, as far as their sidecars say."""
 
 
 class Listing(NamedTuple):

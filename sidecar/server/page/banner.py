@@ -280,7 +280,9 @@ def _rest(seen: Situation) -> Banner:
     if len(starting) == len(seen.rows):
         return Banner(INFO, f"{containers(starting)} start: nobody is judged yet.")
     if seen.fleet.suspect or seen.fleet.down:  # they are not listed yet
-        said = f"{seen.fleet.suspect} of {seen.fleet.alive} containers are suspect, {seen.fleet.down} draining or down."
+        said = (
+            f"{seen.fleet.suspect} of {seen.fleet.alive} containers are suspect, {seen.fleet.down} drain or are down."
+        )
         return Banner(WARNING, said, "Look at the list, which comes in a moment.", "health-arbiter fleet")
     count = f"{seen.fleet.alive} container{'' if seen.fleet.alive == 1 else 's'}"
     return Banner(OK, f"All is well: {count}, none suspect, none down.")

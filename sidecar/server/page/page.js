@@ -220,7 +220,7 @@ function showTiles() {
 // Containers that are known by their number only: more than the list takes, or no list has come before Redis went away.
 function unlisted() {
   const isListed = rows.length < MOST_LISTED && !(last.store && rows.length <= 1);
-  return isListed || !last.fleet ? 0 : Math.max(0, last.fleet.alive + last.fleet.down - rows.length);
+  return isListed || !last.fleet ? 0 : Math.max(0, last.fleet.alive + last.fleet.draining + last.fleet.down - rows.length);
 }
 
 // Errors, culls and refusals of the hour, one below the other over the same minutes.

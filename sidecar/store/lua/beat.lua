@@ -16,7 +16,7 @@
 --
 -- Reply: { now, { epoch, state, kept }, members, silent of them, { struck off }, former row, { causes }, settings in
 --   force, median of errors, of ratios (-1: none told), { hold of the service, of the instance }, tokens in use,
---   run_id of the server process, or "" where INFO is missing or forbidden }
+--   run_id of the server process, or "" where INFO is missing or forbidden; containers that drain }
 
 local call, time = redis.call, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -102,6 +102,12 @@ end
 local used = call('ZCOUNT', GRANTS, since, '+inf')
 if used > 0 then used = used - call('ZCOUNT', REFUNDED, since, '+inf') end
 
+local draining, culls = 0, call('HGETALL', CULLS)
+for index = 1, #culls, 2 do
+  local text = call('HGET', DESCRIPTIONS, culls[index])
+  if text and string.sub(text, 1, 9) == 'draining|' then draining = draining + 1 end -- the state comes first
+end
+
 local records = call('HMGET', STATE, 'epoch', 'state', 'kept')
 if math.abs(now - (tonumber(records[3]) or 0)) > DAY then
   call('HSET', STATE, 'kept', now)
@@ -116,5 +122,5 @@ local median_ratio = ratios > 0 and tonumber(call('ZRANGE', RATIOS, middle, midd
 
 return {
   now, records, alive, silent, struck, former, call('HGETALL', CAUSES), in_force, median_errors, median_ratio,
-  call('HMGET', HOLDS, '', instance), used, run_id,
+  call('HMGET', HOLDS, '', instance), used, run_id, draining,
 }

@@ -102,7 +102,7 @@ CASES: Final = {
     "suspects that are not listed yet": (
         {"fleet": Fleet(10, 3, 1), "rows": WELL[:1]},
         "warning",
-        "3 of 10 containers are suspect, 1 draining or down.",
+        "3 of 10 containers are suspect, 1 drain or are down.",
         "health-arbiter fleet",
     ),
     "a pause, suspects that are not listed yet": (
