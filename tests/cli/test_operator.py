@@ -78,7 +78,7 @@ def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair:
     wait_for(lambda: "revived" in whats(), timeout_s=60, what="the ledger has it all")
     assert [what for what in whats() if what in ("granted", "culled", "revived")] == ["granted", "culled", "revived"]
     assert _json(command(other, "report", "--json"))["service"] == "app"
-    assert command(other, "report", "--format", "html").out.startswith("<!")
+    assert command(other, "report", "--html").out.startswith("<!")
 
 
 def test_cull_by_hand_waits_for_no_outcome(start_thread: StartThread, redis_server: RedisServer) -> None:

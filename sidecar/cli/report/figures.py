@@ -90,7 +90,6 @@ class FleetReport:
     mode: str
     since: float
     until: float
-    now: float
     """When it was written; all times are Unix seconds."""
     entries: int = 0
     first_at: float | None = None
@@ -126,7 +125,6 @@ def report_of(
     entries: Iterable[Entry],
     since: float,
     until: float,
-    now: float,
     *,
     service: str = "",
     mode: str = "enforce",
@@ -142,7 +140,6 @@ def report_of(
         mode,
         since,
         until,
-        now,
         entries=len(seen),
         first_at=seen[0].at if seen else None,
         culls=counts["culled"],

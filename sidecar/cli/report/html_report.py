@@ -25,7 +25,7 @@ def html(report: FleetReport) -> str:
         title=title,
         sentences="\n".join(f"<p>{sentence}</p>" for sentence in sentences),
         rows="\n".join(f'<tr><th scope="row">{label}</th><td>{sentence}</td></tr>' for label, sentence in rows),
-        origin=f"{_escaped(text_report.origin(report))}; written {text_report.moment(report.now)}",
+        origin=f"{_escaped(text_report.origin(report))}; written {text_report.moment(report.until)}",
     )
 
 

@@ -14,7 +14,7 @@ from sidecar.core.types import ENTRY_WORDS, Entry
 
 
 def report(*entries: Entry, since: float = 0.0, until: float = 10_000.0, mode: str = "enforce") -> FleetReport:
-    return report_of(entries, since, until, until, mode=mode)
+    return report_of(entries, since, until, mode=mode)
 
 
 def took(what: str, *seconds: float, kind: str = "redis") -> list[Entry]:
@@ -113,18 +113,18 @@ def test_only_entries_of_the_time_count_duplicates_count_once_and_order_does_not
     counted = report(*entries, since=10, until=20)
     assert (counted.culls, counted.entries, counted.first_at) == (2, 2, 10.0)
     week = busy_week()
-    assert report_of(week, SINCE_S, UNTIL_S, UNTIL_S) == report_of(week[::-1], SINCE_S, UNTIL_S, UNTIL_S)
+    assert report_of(week, SINCE_S, UNTIL_S) == report_of(week[::-1], SINCE_S, UNTIL_S)
 
 
 # -- weeks --------------------------------------------------------------------------------------------------
 
 
 def test_weeks_add_up() -> None:
-    busy = report_of(busy_week(), SINCE_S, UNTIL_S, UNTIL_S)
+    busy = report_of(busy_week(), SINCE_S, UNTIL_S)
     assert busy.causes == (Cause("redis", 8, 7, 1, 0), Cause("unknown", 1, 0, 0, 1))
     assert busy.replaced_s == Times(8, 23.0, 27.0, 27.0)
     assert busy.culls == 9
-    shadow = report_of(shadow_week(), SINCE_S, UNTIL_S, UNTIL_S, mode="shadow")
+    shadow = report_of(shadow_week(), SINCE_S, UNTIL_S, mode="shadow")
     assert (shadow.would_culls, shadow.would_recover, shadow.culls) == (3, 2, 0)
 
 
@@ -144,6 +144,6 @@ def test_weeks_add_up() -> None:
     st.floats(0, 1e9),
 )
 def test_any_ledger_can_be_summed_up(entries: list[Entry], since: float, length: float) -> None:
-    counted = report_of(entries, since, since + length, since + length)
+    counted = report_of(entries, since, since + length)
     assert counted.would_recover <= counted.would_culls
     assert sum(cause.culls for cause in counted.causes) == counted.culls

@@ -60,7 +60,7 @@ def hostile_week() -> list[Entry]:
 
 
 def page_of(entries: list[Entry], service: str = "web") -> str:
-    return html(report_of(entries, SINCE_S, UNTIL_S, UNTIL_S, service=service))
+    return html(report_of(entries, SINCE_S, UNTIL_S, service=service))
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,6 @@ def test_page_has_no_markup_but_ours_and_loads_nothing(entries: list[Entry]) -> 
 
 @pytest.mark.parametrize("entries", [busy_week(), shadow_week()], ids=["busy", "shadow"])
 def test_page_says_all_that_the_text_says(entries: list[Entry]) -> None:
-    report = report_of(entries, SINCE_S, UNTIL_S, UNTIL_S, service="web")
+    report = report_of(entries, SINCE_S, UNTIL_S, service="web")
     said = " ".join(Parsed(html(report)).said).split()
     assert [word for word in text(report).split() if word not in said] == []

@@ -52,11 +52,11 @@ from 5 events, the first of 2026-01-01 12:00 UTC"""
 
 
 def test_busy_week_reads_like_this() -> None:
-    assert text(report_of(busy_week(), SINCE_S, UNTIL_S, UNTIL_S, service="web")) == BUSY
+    assert text(report_of(busy_week(), SINCE_S, UNTIL_S, service="web")) == BUSY
 
 
 def test_week_in_shadow_reads_like_this() -> None:
-    assert text(report_of(shadow_week(), SINCE_S, UNTIL_S, UNTIL_S, service="web", mode="shadow")) == SHADOW
+    assert text(report_of(shadow_week(), SINCE_S, UNTIL_S, service="web", mode="shadow")) == SHADOW
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_week_in_shadow_reads_like_this() -> None:
     ],
 )
 def test_head_says_of_which_part_of_a_service_it_tells(mode: str, percent: int, line: str) -> None:
-    shown = text(report_of([], SINCE_S, UNTIL_S, UNTIL_S, mode=mode, enforce_percent=percent)).splitlines()
+    shown = text(report_of([], SINCE_S, UNTIL_S, mode=mode, enforce_percent=percent)).splitlines()
     assert shown[1] == line
 
 
 def test_culls_that_are_not_judged_yet_are_counted() -> None:
     entries = [Entry("culled", SINCE_S + number, f"web-{number}", "redis") for number in range(3)]
-    shown = text(report_of([*entries, Entry("helped", SINCE_S + 9, "", "redis")], SINCE_S, UNTIL_S, UNTIL_S))
+    shown = text(report_of([*entries, Entry("helped", SINCE_S + 9, "", "redis")], SINCE_S, UNTIL_S))
     sentence = "3: 1 helped, 0 did not, 0 unclear, 2 not judged yet"
     assert f"culls {sentence} redis {sentence} " in " ".join(shown.split())
 
@@ -98,7 +98,7 @@ def test_culls_that_are_not_judged_yet_are_counted() -> None:
 def test_shadow_mode_is_summed_up_in_a_sentence(would_culls: int, recovered: int, sentence: str) -> None:
     entries = [Entry("would_cull", SINCE_S, str(number)) for number in range(would_culls)]
     entries += [Entry("would_recover", SINCE_S + 1, str(number)) for number in range(recovered)]
-    shown = text(report_of(entries, SINCE_S, UNTIL_S, UNTIL_S, mode="shadow"))
+    shown = text(report_of(entries, SINCE_S, UNTIL_S, mode="shadow"))
     assert sentence in shown.replace("\n", " ")
 
 
@@ -112,6 +112,6 @@ def test_what_others_wrote_neither_moves_the_cursor_nor_breaks_the_width() -> No
         Entry("not_honoured", SINCE_S, hostile),
         Entry("hold", SINCE_S, hostile, "", hostile, hostile, 60.0),
     ]
-    shown = text(report_of(entries, SINCE_S, UNTIL_S, UNTIL_S, service=hostile))
+    shown = text(report_of(entries, SINCE_S, UNTIL_S, service=hostile))
     assert shown.replace("\n", "").isprintable()
     assert max(map(len, shown.splitlines())) <= WIDTH
