@@ -163,10 +163,9 @@ def resume(container: Container, latch: Latch, now: float, drained_for_s: float,
     return replace(container, state=State.DOWN, due=container.lease_ends)
 
 
-def enter(container: Container, state: State, now: float, due: float | None = None, cause: str = "") -> Container:
+def enter(container: Container, state: State, now: float, due: float | None = None) -> Container:
     """The container in another state, from now on. It keeps its cause while it is out of balance."""
-    if state in _OUT_OF_BALANCE:
-        cause = container.cause
+    cause = container.cause if state in _OUT_OF_BALANCE else ""
     container = replace(container, state=state, since=now, due=due, cause=cause)
     return replace(container, unknowns=0, is_announced=False, refused=(), unclear=False)
 

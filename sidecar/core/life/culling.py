@@ -76,7 +76,8 @@ def suspect(container: Container, trigger: Judged, now: float, _policy: Policy) 
     if trigger.verdict.judgement is Judgement.FINE:
         return Step(container)
     suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=trigger.verdict)
-    return Step(enter(container, State.SUSPECT, now, cause=trigger.verdict.cause), events=(suspected,))
+    container = replace(enter(container, State.SUSPECT, now), cause=trigger.verdict.cause)
+    return Step(container, events=(suspected,))
 
 
 def announced(container: Container, trigger: BeatAnswered, now: float, policy: Policy) -> Step:
@@ -102,11 +103,11 @@ def unannounced(container: Container, _trigger: BeatUnanswered, _now: float, _po
 
 def pursue(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
     """Claim when it is due while the verdict is excessive or there is an order; else go back up."""
-    # The window of a suspect may empty before the check that ends it. Its cause stays: another one would begin another
-    # suspect, and the fleet would not learn that this one recovers.
-    is_fine, has_other_cause = trigger.verdict.judgement is Judgement.FINE, container.order or container.would_down
-    cause = container.cause if is_fine or has_other_cause else trigger.verdict.cause
-    container = replace(container, verdict=trigger.verdict, cause=cause)
+    is_fine = trigger.verdict.judgement is Judgement.FINE
+    container = replace(container, verdict=trigger.verdict)
+    if not (is_fine or container.order or container.would_down):
+        # While the window is empty the last cause stays: the fleet would take another one for another suspect.
+        container = replace(container, cause=trigger.verdict.cause)
     if container.asking:
         return Step(container)
     if is_fine and container.order is None:
