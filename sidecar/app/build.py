@@ -28,7 +28,7 @@ from sidecar.controller.ledger import Ledger
 from sidecar.controller.membership import Membership, about
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.members import digest_of
-from sidecar.core.life.container import Container, resume, start
+from sidecar.core.life.container import Container, start
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FLOOR, FULL, Weight
 from sidecar.core.types import NAMELESS, Policy, RandomIdentity, State
@@ -253,17 +253,7 @@ async def _container(app: str, journal: Journal, rules: Policy) -> tuple[Contain
     if memory is None:
         nameless = f"{NAMELESS[0]}{os.urandom(6).hex()}"
         return start(app, now, rules, nameless=nameless, identity=identity), IncarnationIds()
-    container = start(
-        app,
-        now,
-        rules,
-        app_start=memory.app_start,
-        asked_under=memory.incarnation,
-        born=None if memory.born is None else now - (time.time() - memory.born),
-        identity=memory.identity if memory.identity.holder else identity,
-    )
-    if memory.latch is not None and rules.enforce:
-        container = resume(container, memory.latch, now, time.time() - memory.latch.at, rules)
+    container = memory.container(now, time.time(), rules, identity)
     return container, IncarnationIds(memory.app_start, socket=memory.socket)
 
 

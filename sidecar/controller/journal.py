@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from sidecar.core.types import NO_IDENTITY, Latch, RandomIdentity
+from sidecar.core.life.container import Container, resume, start
+from sidecar.core.types import NO_IDENTITY, Latch, Policy, RandomIdentity
 from sidecar.net.threads import in_thread
 
 FORMAT: Final = 1
@@ -40,6 +41,24 @@ class Memory:
     born: float | None = None
     identity: RandomIdentity = NO_IDENTITY
     socket: str = ""
+
+    def container(self, now: float, unix: float, policy: Policy, identity: RandomIdentity) -> Container:
+        """The container that goes on where this sidecar left off, with ``identity`` if it had none.
+
+        In shadow mode it is not out of balance, whatever an earlier sidecar did in enforce mode.
+        """
+        container = start(
+            self.app,
+            now,
+            policy,
+            app_start=self.app_start,
+            asked_under=self.incarnation,
+            born=None if self.born is None else now - (unix - self.born),
+            identity=self.identity if self.identity.holder else identity,
+        )
+        if self.latch is None or not policy.enforce:
+            return container
+        return resume(container, self.latch, now, unix - self.latch.at, policy)
 
 
 class Journal:

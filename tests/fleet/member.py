@@ -21,7 +21,7 @@ from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal, Memory
 from sidecar.controller.membership import Membership
 from sidecar.core.fleet.fleet_events import BeatRecord
-from sidecar.core.life.container import Container, resume, start
+from sidecar.core.life.container import Container, start
 from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.life.triggers import StopRequested
 from sidecar.core.measure.measurements import Measurements
@@ -159,21 +159,11 @@ class Member:
     def _begin(self, saved: Memory | None) -> Container:
         """The first container, as the daemon makes it."""
         now, policy, app = self.clock(), self._site.rules.policy, f"web/{self.instance}"
-        if saved is None:
-            born = self.app.born + self._offset_s
-            identity = RandomIdentity(f"lease-{self._rng.getrandbits(64):016x}", self._rng.random())
-            return start(app, now, policy, app_start=self.app.app_start, born=born, identity=identity)
-        container = start(
-            app,
-            now,
-            policy,
-            app_start=saved.app_start,
-            asked_under=saved.incarnation,
-            born=None if saved.born is None else now - (self._loop.wall_s - saved.born),
-            identity=saved.identity,
-        )
-        latch = saved.latch
-        return resume(container, latch, now, self._loop.wall_s - latch.at, policy) if latch else container
+        identity = RandomIdentity(f"lease-{self._rng.getrandbits(64):016x}", self._rng.random())
+        if saved is not None:
+            return saved.container(now, self._loop.wall_s, policy, identity)
+        born = self.app.born + self._offset_s
+        return start(app, now, policy, app_start=self.app.app_start, born=born, identity=identity)
 
 
 def restarted(app: App) -> ErrorReport:
