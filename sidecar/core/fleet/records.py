@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache, lru_cache
-from typing import Any, ClassVar, Final, Self, TypeVar, cast
+from typing import ClassVar, Final, Self, TypeVar, cast
 
 from sidecar.core.types import US_PER_S, Hold
 
 FORMAT: Final = 1
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
-_PLAIN: Final = (int, str)
-_STORED: Final = "stored"
 _LARGEST: Final = 2**60
 """Larger numbers than an instant in the far future are not valid."""
+
+_STORED: Final = {"incarnation": "life", "by_incarnation": "by_life"}
+"""Fields whose names in the store are those of version 0.2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class StoredRecord:
 
     def dump(self) -> str:
         """The record as text."""
-        return _encode({"f": FORMAT, **_values(self)})
+        return _encode({"f": FORMAT, **{_STORED.get(name, name): value for name, value in asdict(self).items()}})
 
     @classmethod
     def load(cls, text: str) -> Self | None:
@@ -41,67 +42,35 @@ class StoredRecord:
         return cast("Self | None", _load(cls, text))  # type: ignore[arg-type]  # a class can be hashed
 
     def checked(self) -> Self:
-        """The record itself. Raises TypeError or ValueError if a field is not of its type."""
-        for name, kind, _ in _kinds(type(self)):  # type: ignore[arg-type]  # a class
-            _check(kind, getattr(self, name))
+        """The record itself. Raises TypeError or ValueError if a field is not of the type of its default."""
+        for name, kind in _kinds(type(self)).values():  # type: ignore[arg-type]  # a class can be hashed
+            value = getattr(self, name)
+            if type(value) is not kind:
+                raise TypeError(f"{name} is not of its type")
+            if isinstance(value, int) and not -_LARGEST < value < _LARGEST:
+                raise ValueError(f"{name} is too large")
         return self
+
+
+@cache  # every claim reads every row
+def _kinds(cls: type[StoredRecord]) -> Mapping[str, tuple[str, type]]:
+    """The fields by their names in the store, with the types of their defaults."""
+    blank = cls()
+    names = [declared.name for declared in fields(cls)]
+    return {_STORED.get(name, name): (name, type(getattr(blank, name))) for name in names}
 
 
 R = TypeVar("R", bound=StoredRecord)
 
 
-@lru_cache(maxsize=512)  # rows hardly ever change from one look to the next, and reading one takes 10 us
+@lru_cache(maxsize=512)  # rows hardly ever change from one look to the next
 def _load(cls: type[StoredRecord], text: str) -> StoredRecord | None:
     try:
-        values = json.loads(text)
-        if not isinstance(values, dict):
-            return None
+        values = json.loads(text).items()
         kinds = _kinds(cls)  # type: ignore[arg-type]  # a class can be hashed
-        return cls(**{name: values[stored] for name, _, stored in kinds if stored in values}).checked()
+        return cls(**{kinds[name][0]: value for name, value in values if name in kinds}).checked()
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-
-
-@cache
-def _kinds(cls: type[StoredRecord]) -> tuple[tuple[str, Any, str], ...]:
-    """The fields' names, declared types and names in the text; looked up once, because every claim reads every row."""
-    return tuple(
-        (declared.name, declared.type, declared.metadata.get(_STORED, declared.name)) for declared in fields(cls)
-    )
-
-
-def _stored_as(name: str) -> str:
-    """A text whose name in the store is that of version 0.2."""
-    return field(default="", metadata={_STORED: name})
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, StoredRecord):
-        return _values(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
-
-
-def _values(record: StoredRecord) -> dict[str, object]:
-    names = ((name, stored) for name, _, stored in _kinds(type(record)))  # type: ignore[arg-type]  # a class can be hashed
-    return {
-        stored: value if isinstance(value := getattr(record, name), _PLAIN) else _plain(value) for name, stored in names
-    }
-
-
-def _check(kind: Any, value: object) -> None:
-    """Raise TypeError unless the value is of the declared type; declarations are texts."""
-    if kind == "str" and not isinstance(value, str):
-        raise TypeError("not a text")
-    if kind == "bool" and not isinstance(value, bool):
-        raise TypeError("not a flag")
-    if kind == "int" and (isinstance(value, bool) or not isinstance(value, int) or not -_LARGEST < value < _LARGEST):
-        raise TypeError("not a number")
-    if kind == "Counts":
-        counts = value if isinstance(value, dict) else None
-        if counts is None or not all(isinstance(count, int) and isinstance(key, str) for key, count in counts.items()):
-            raise TypeError("not counts")
 
 
 Counts = Mapping[str, int]
@@ -215,15 +184,16 @@ class FleetState(StoredRecord):
 
     def checked(self) -> Self:
         """The state with its rows by cause as records; a row that cannot be read is left out."""
+        for counts in (self.open_culls, self.outcomes, self.duplicates):
+            if not all(isinstance(count, int) for count in counts.values()):
+                raise TypeError("not counts")
         trials, recurrences = _by_cause(self.trials, Trial), _by_cause(self.recurrences, Recurrence)
         return StoredRecord.checked(replace(self, trials=trials, recurrences=recurrences))
 
 
-def _by_cause(raw: object, kind: type[R]) -> dict[str, R]:
-    if not isinstance(raw, Mapping):
-        raise TypeError("not rows by cause")
-    texts = {cause: json.dumps(row) for cause, row in raw.items() if isinstance(row, dict)}
-    return {cause: row for cause, text in texts.items() if (row := kind.load(text)) is not None}
+def _by_cause(raw: Mapping[str, object], kind: type[R]) -> dict[str, R]:
+    rows = ((cause, kind.load(json.dumps(row))) for cause, row in raw.items() if isinstance(row, dict))
+    return {cause: row for cause, row in rows if row is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +209,7 @@ class Cull(StoredRecord):
 
     claim: str = ""
     """Its claim id, or with ``is_lease`` the holder of its lease."""
-    incarnation: str = _stored_as("life")
+    incarnation: str = ""
     cause: str = ""
     at_us: int = 0
     """When it was granted."""
@@ -251,7 +221,7 @@ class Cull(StoredRecord):
     """The last beat that said it is down."""
     by: str = ""
     """The instance that replaced it, with its incarnation."""
-    by_incarnation: str = _stored_as("by_life")
+    by_incarnation: str = ""
     since_us: int = 0
     """When it was replaced, or its outcome became known."""
     well_us: int = 0
@@ -272,7 +242,7 @@ class Slot(StoredRecord):
 
     holder: str = ""
     """The random id of the lease."""
-    incarnation: str = _stored_as("life")
+    incarnation: str = ""
     """That of the container that retires."""
     at_us: int = 0
     """When it began."""
