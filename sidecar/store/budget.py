@@ -80,14 +80,6 @@ class StoreExchange:
         return Known(self.epoch, self.now_us, round(elapsed_s * US_PER_S), round(slack_s * US_PER_S))
 
 
-class Read(NamedTuple):
-    """What a read showed, its begin and its end as in ``StoreExchange``."""
-
-    view: View
-    begin: float
-    end: float
-
-
 @dataclass(frozen=True, slots=True)
 class Decided:
     """An answer, with the view that it is based on and the edits that were written."""
@@ -257,7 +249,7 @@ class FleetBudget:
     # -- decisions ----------------------------------------------------------------------------------------------
 
     async def _answer(self, asked: Asked, instance: str) -> Any:
-        decided = await self._decide(asked, instance)
+        decided = await _clear(self._decide(asked, instance))
         return decided if isinstance(decided, Unknown) else decided.answer
 
     async def _both(self, order: PutHold | EndHold, by_other: Callable[[FleetBudget], Awaitable[Any]]) -> Any:
@@ -275,46 +267,47 @@ class FleetBudget:
     async def _attend(self, beat: Beat, reply: BeatReply) -> BeatReply:
         """Decide what a beat found to be due; the answer to the beat, with the state after the decision."""
         attend = self._own.attend(beat, reply)
-        decided = await self._decide(attend, beat.instance)
+        decided = await _clear(self._decide(attend, beat.instance))
         if isinstance(decided, Unknown):
             return reply
         self._own.attended(attend, decided.answer)
         view, edits = decided.view, decided.edits
         return replace(reply, epoch=edits.epoch or view.epoch, state=edits.state or view.state)
 
-    async def _decide(self, asked: Asked, instance: str) -> Decided | Unknown:
-        """Read, decide and commit, until no other commit conflicts."""
+    async def _decide(self, asked: Asked, instance: str) -> Decided:
+        """Read, decide and commit, until no other commit conflicts. Raises StoreError."""
         until, is_counted = self._clock() + DECISION_LIMIT_S, False
         for attempt in range(MAX_ATTEMPTS):
-            read = await _clear(self._read(instance))
-            if isinstance(read, Unknown):
-                return read
-            view, begin, end = read
+            view, begin, end = await self._read(instance)
             known = self._last.known_after(begin, end)
             answer, edits = decide(view, Request(asked, self._settings, known, is_duplicate=self._own.is_duplicate))
             if isinstance(asked, Claim) and isinstance(answer, Granted) and not (answer.replayed or is_counted):
                 answer, edits = await self._counted(answer, edits)
                 is_counted = True
-            failure = await self._commit(view.revision, edits) if edits else None
-            if failure is None:
+            try:
+                if edits:
+                    await self.store.commit(view.revision, edits)
+            except (Conflict, Over, StoreError) as failure:
+                if isinstance(answer, Denied):
+                    return Decided(answer, view, Edits())  # the next decision makes the same edits
+                if isinstance(failure, StoreError):
+                    raise
+            else:
                 self._last = StoreExchange(begin, end, view.now_us, edits.epoch or view.epoch)
                 return Decided(answer, view, edits)
-            if isinstance(answer, Denied):
-                return Decided(answer, view, Edits())  # nothing was written: the next decision makes the same edits
-            if isinstance(failure, Unknown):
-                return failure
             if self._clock() >= until:
                 break
             await self._pause(self._rng.random() * min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**attempt))
-        return Unknown("contended")
+        raise StoreError("contended")
 
-    async def _read(self, instance: str) -> Read:
+    async def _read(self, instance: str) -> tuple[View, float, float]:
+        """The view, and the begin and the end of the read as in ``StoreExchange``."""
         begin = self._clock()
         view = await self.store.read(instance, window_us=self._window_us, expiry_us=self._settings.expiry_us)
         end = self._clock()
         longest_us = max((settings.window_us for settings in view.settings), default=0)
         if longest_us <= self._window_us:
-            return Read(view, begin, end)
+            return view, begin, end
         self._window_us = longest_us  # another sidecar has a longer window, which this read did not cover
         return await self._read(instance)
 
@@ -328,29 +321,17 @@ class FleetBudget:
         if self._counter is None:
             return granted, edits
         counter = self._counter()
-        used = await _clear(self.store.count(counter.key, counter.window_s))
-        if isinstance(used, Unknown):
-            return used, Edits()
+        used = await self.store.count(counter.key, counter.window_s)
         if used <= granted.capacity:
             return replace(granted, used=used), edits
         denied = Denied("window", used, granted.capacity, counter.left_s, alive=granted.alive, suspect=granted.suspect)
         return denied, Edits()
 
-    async def _commit(self, revision: int, edits: Edits) -> Unknown | Conflict | Over | None:
-        """Write the edits; the failure, None if all is written."""
-        try:
-            answer = await _clear(self.store.commit(revision, edits))
-        except (Conflict, Over) as failure:
-            return failure
-        return answer if isinstance(answer, Unknown) else None
-
 
 async def _clear(request: Awaitable[T]) -> T | Unknown:
-    """The answer of the store; Unknown with the machine word for a failure. Raises Conflict and Over as they come."""
+    """The answer of the store; Unknown with the machine word for a failure."""
     try:
         return await request
-    except (Conflict, Over):
-        raise
     except StoreError as error:
         return Unknown(error.word, error.said)
     except Exception:  # noqa: BLE001 - no failure of a store is an exception for a caller of the budget
