@@ -24,16 +24,11 @@ class App:
 
     stuck_kind: str = ""
     stuck_by: str = ""
-    mute: bool = False
-    """Whether these failures are not reported."""
 
     flaw: float = 0.0
     """This part fails before and after restarts, because of the release, the neighbours or a dependency."""
 
     flaw_kind: str = ""
-    load: float | None = None
-    """The load that the app reports."""
-
     is_retired: bool = False
     deaf: bool = False
     """Whether the scheduler does not restart it."""

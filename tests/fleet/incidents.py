@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Final, Protocol
 
-from fleet.app import App
 from fleet.loop import seeded
 from fleet.world import World
 from sidecar.core.types import State
@@ -25,19 +23,18 @@ class Incident(Protocol):
 
 @dataclass(frozen=True)
 class Stuck:
-    """``count`` containers get stuck at the same time. ``mute``: without reporting an error."""
+    """``count`` containers get stuck at the same time."""
 
     at_s: float
     count: int
     part: float = 0.6
     kind: str = "database"
     name: str = "stuck"
-    mute: bool = False
 
     def plan(self, world: World) -> None:
         """Plan it for each of them."""
         for place in world.places(self.name, self.count):
-            world.loop.plan(self.at_s, partial(world.stick, place, self.part, self.kind, self.name, mute=self.mute))
+            world.loop.plan(self.at_s, partial(world.stick, place, self.part, self.kind, self.name))
 
 
 @dataclass(frozen=True)
@@ -94,41 +91,6 @@ class Sick:
         for place in world.places(self.name, self.count):
             world.loop.plan(self.at_s, partial(world.flaw, place, self.part, self.kind))
             world.loop.plan(self.at_s + self.for_s, partial(world.flaw, place, 0.0, ""))
-
-
-@dataclass(frozen=True)
-class Leak:
-    """Every incarnation begins to fail at the age ``from_s``, or up to a quarter later, and fails more and more."""
-
-    from_s: float
-    steps: Sequence[tuple[float, float]] = ((0, 0.002), (600, 0.02), (1800, 0.2), (3600, 0.8))
-    name: str = "leak"
-
-    def plan(self, world: World) -> None:
-        """Plan it for every incarnation, also for later ones."""
-        world.at_every_life(partial(self._ages, world))
-
-    def _ages(self, world: World, app: App) -> None:
-        chance = seeded(f"{self.name}/{app.app_start}").random()
-        onset_s = app.born + self.from_s * (1 + chance / 4)
-        for after_s, part in self.steps:
-            world.loop.plan(onset_s + after_s, partial(world.worsen, app, app.life, part, "memory", self.name))
-
-
-@dataclass(frozen=True)
-class Busy:
-    """``count`` containers report the load 1 until ``until_s``, and 0 from then on."""
-
-    count: int
-    until_s: float
-    name: str = "busy"
-
-    def plan(self, world: World) -> None:
-        """Set the load now, and plan its end."""
-        for place in world.places(self.name, self.count):
-            app = world.apps[place]
-            app.load = 1.0
-            world.loop.plan(self.until_s, partial(setattr, app, "load", 0.0))
 
 
 @dataclass(frozen=True)

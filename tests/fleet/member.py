@@ -26,11 +26,8 @@ from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.life.triggers import StopRequested
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FULL, Weight
-from sidecar.core.types import US_PER_S, ErrorReport, RandomIdentity, Report, Results
+from sidecar.core.types import US_PER_S, ErrorReport, RandomIdentity, Report
 from sidecar.store.budget import FleetBudget
-
-LOAD_EVERY_S: Final = 10.0
-"""The interval in which an app reports its load."""
 
 GOODBYE_S: Final = 1.0
 """Time for the last beat of a sidecar that was told to stop."""
@@ -137,18 +134,10 @@ class Member:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.controller.run())
             group.create_task(self._membership.run())
-            if self._site.rules.policy.lifetime_max_s:
-                group.create_task(self._report_load())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()):
             self._loop.fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
-
-    async def _report_load(self) -> None:
-        while True:
-            if self.app.load is not None:
-                self.report(Results(load=self.app.load))
-            await asyncio.sleep(LOAD_EVERY_S)
 
     def _publish(self, snapshot: Snapshot) -> None:
         self._membership.update(snapshot)

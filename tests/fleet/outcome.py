@@ -41,9 +41,7 @@ class RetiredContainer:
 
     at_s: float
     place: int
-    incarnation: int
     age_s: float
-    load: float
 
 
 @dataclass
@@ -115,7 +113,7 @@ class Outcome:
             suspect_s, stuck_by, is_flawed = event.suspect_s, app.stuck_by, app.flaw > 0
             self.culls.append(CulledContainer(now, app.place, suspect_s, stuck_by, in_outage, is_flawed))
         else:
-            self.retirements.append(RetiredContainer(now, app.place, app.life, now - app.born, app.load or 0.0))
+            self.retirements.append(RetiredContainer(now, app.place, now - app.born))
 
     def count_out(self, apps: Iterable[App]) -> None:
         """Count the containers that are out of the balancer now."""

@@ -58,7 +58,7 @@ REPLACE_S: Final = 60.0
 """The usual duration of a replacement."""
 
 
-def aging(slots: str, lifetime_s: float = 3600.0, *, longest_s: float = 0.0) -> FleetRules:
-    """The defaults with a lifetime and ``slots``: ``1``, or ``50p`` for 5 %. ``longest_s``: of busy containers."""
-    policy = replace(OURS.policy, lifetime_s=lifetime_s, lifetime_max_s=longest_s, retire_slots=slots)
+def aging(slots: str, lifetime_s: float = 3600.0) -> FleetRules:
+    """The defaults with a lifetime and ``slots``: ``1``, or ``50p`` for 5 %."""
+    policy = replace(OURS.policy, lifetime_s=lifetime_s, retire_slots=slots)
     return replace(OURS, name=f"{slots} slots", policy=policy)

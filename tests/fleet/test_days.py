@@ -197,21 +197,3 @@ def test_failures_of_an_outage_are_not_avoidable() -> None:
 def test_requests_over_the_capacity_are_avoidable_failures() -> None:
     outcome = play(Scenario(700, 3, (Stuck(600, 1, part=1.0),)), TRIAL)
     assert outcome.requests.too_many == pytest.approx((30 - 25) * 45, rel=0.05)
-
-
-@pytest.mark.site
-def test_engineer_restarts_the_stuck_half_an_hour_after_a_refusal_that_needs_a_person() -> None:
-    scenario, two = Scenario(2400, 17, (Stuck(60, 8),)), replace(SOFT.settings, capacity="2")
-    outcome = play(scenario, replace(OURS, settings=two))
-    assert outcome.visits == [pytest.approx(60 + 1800, abs=200)]
-    assert outcome.stuck == 0
-    assert len(outcome.culls) < 8
-
-
-@pytest.mark.parametrize(
-    ("instants", "most"),
-    [([], 0), ([0, 600], 2), ([0, 601], 1), ([0, 1, 2, 700, 701], 3)],
-    ids=["none", "closed window", "a window apart", "two bursts"],
-)
-def test_most_within_slides_over_the_instants(instants: list[float], most: int) -> None:
-    assert most_within(instants, WINDOW_S) == most

@@ -8,15 +8,11 @@ import pytest
 
 from fleet.conftest import Begin
 from fleet.incidents import NoRestarts
-from fleet.network import TIMEOUT_S as TIMEOUT_OF_REPLY_S
 from fleet.rules import OURS, REPLACE_S, aging
 from fleet.scenarios import HOUR_S, play, restarting
 from fleet.world import World
-from sidecar.core.life.retiring import RESPITE
-from sidecar.core.types import Results
 
 YOUNG = aging("1")
-PATIENT = aging("1", longest_s=2 * HOUR_S)
 TIMEOUT_S = OURS.policy.retire_timeout_s
 OLD = restarting(0, size=6, aged_s=1.2 * HOUR_S)
 
@@ -70,48 +66,10 @@ def test_holder_killed_before_the_answer_uses_its_lease_after_the_restart(begin:
     assert retired.place == place
 
 
-@pytest.mark.parametrize("after_s", [0, TIMEOUT_OF_REPLY_S + 1], ids=["waiting for the reply", "having given it up"])
-def test_lease_without_an_answer_is_given_back_by_a_container_that_became_busy(begin: Begin, after_s: float) -> None:
-    world = begin(restarting(0, size=6, aged_s=1.2 * HOUR_S, lost=1000), PATIENT)
-    place, granted_s = granted(world), world.loop.now
-    world.run(granted_s + after_s)
-    world.network.lost = 0
-    world.apps[place].load = 1.0
-    world.report(place, Results(load=1.0))
-    assert leaving(world) != place
-    assert world.loop.now <= granted_s + after_s + 3 * ASK_S
-
-
-@pytest.mark.site
-def test_container_that_is_not_restarted_is_up_again_and_its_slot_is_used_by_the_next() -> None:
-    outcome = play(restarting(6 * TIMEOUT_S, NoRestarts(4 * TIMEOUT_S), aged_s=1.2 * HOUR_S), YOUNG)
-    returned = [at_s for at_s, _ in outcome.returns]
-    assert len(returned) >= 3
-    for gone, back_s, after in zip(outcome.retirements, returned, outcome.retirements[1:], strict=False):
-        assert back_s - gone.at_s == pytest.approx(TIMEOUT_S, abs=ON_THE_WAY_S)
-        assert 0 <= after.at_s - back_s <= ASK_S
-    assert outcome.most_out == outcome.most_retired == 1
-
-
-@pytest.mark.site
-def test_container_that_was_not_restarted_is_not_retired_again_for_a_quarter_of_its_lifetime() -> None:
-    outcome = play(restarting(HOUR_S, NoRestarts(TIMEOUT_S), aged_s=1.2 * HOUR_S), YOUNG)
-    (back_s, place), *_ = outcome.returns
-    first, second = (retired.at_s for retired in outcome.retirements if retired.place == place)
-    assert first < back_s
-    assert second >= back_s + RESPITE * HOUR_S
-
-
 @pytest.mark.site
 def test_at_most_k_are_down_with_lost_replies_and_without_restarts() -> None:
     scenario = restarting(4 * TIMEOUT_S, NoRestarts(4 * TIMEOUT_S), aged_s=1.2 * HOUR_S, lost=300)
     assert play(scenario, YOUNG).most_retired == 1
-
-
-def test_at_most_k_are_down_when_a_killed_holder_restarts_shortly_before_the_timeout(begin: Begin) -> None:
-    world = begin(OLD, YOUNG)
-    world.kill(granted(world), TIMEOUT_S - 20)
-    assert world.run(2 * TIMEOUT_S).most_retired == 1
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["alive", "killed"])

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
-from math import inf
 
 import pytest
 
 from fleet.conftest import Begin
-from fleet.incidents import Busy, Held, Kills, Leak, Outage, Poison, Stuck
+from fleet.incidents import Held, Kills, Outage, Poison
 from fleet.outcome import Outcome
-from fleet.rules import OURS, REPLACE_S, FleetRules, aging
+from fleet.rules import OURS, REPLACE_S, aging
 from fleet.scenarios import HOUR_S, play, restarting
-from fleet.world import RESTARTING
-from sidecar.core.fleet.fleet_settings import Share
-from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.life.delays import LIFETIME_JITTER as JITTER
 from sidecar.core.types import State
 
@@ -65,31 +60,6 @@ def test_fleet_started_together_is_retired_within_the_computed_time_with_at_most
     assert outcome.culls == []
 
 
-@pytest.mark.parametrize(("slots", "at_once"), [("1", 1), ("3", 3), ("50p", 2)])
-def test_warning_uses_the_computed_time(slots: str, at_once: int) -> None:
-    needed_s = rotation_s(at_once, SIZE)
-    assert RotationPlan(needed_s, Share.load(slots), REPLACE_S).shortfall(SIZE)
-    assert not RotationPlan(needed_s + 1, Share.load(slots), REPLACE_S).shortfall(SIZE)
-
-
-def test_ages_grow_when_the_lifetime_is_too_short_with_at_most_k_at_once() -> None:
-    lifetime_s, until_s = HOUR_S / 20, HOUR_S / 2
-    outcome = play(restarting(until_s), aging("1", lifetime_s))
-    ages = [retired.age_s for retired in outcome.retirements[FEW:]]
-    assert sum(ages) / len(ages) > 2 * lifetime_s
-    assert outcome.most_out == outcome.most_retired == 1
-    assert len(outcome.retirements) >= (until_s - (1 + JITTER) * lifetime_s) / REPLACE_S
-
-
-@pytest.mark.site
-def test_slot_is_used_until_the_replacement_is_healthy() -> None:
-    rules = replace(YOUNG, policy=replace(YOUNG.policy, grace_s=60.0))
-    outcome = play(restarting(2 * HOUR_S, aged_s=HOUR_S * (1 - JITTER) - 60), rules)
-    least_s = OURS.policy.drain_s + RESTARTING.after_s[0] + 60
-    assert {retired.place for retired in outcome.retirements} == set(range(FEW))
-    assert all(after.at_s - before.at_s >= least_s for before, after in pairwise(outcome.retirements))
-
-
 def test_restarted_sidecar_knows_the_age(begin: Begin) -> None:
     world = begin(restarting(0, size=3), YOUNG)
     world.run(100)
@@ -99,47 +69,6 @@ def test_restarted_sidecar_knows_the_age(begin: Begin) -> None:
     assert world.watched([State.UP]) == [0, 1, 2]
     ages = [sidecar.clock() - sidecar.controller.container.born for sidecar in world.sidecars.values()]
     assert ages == pytest.approx([200, 200, 200])
-
-
-# -- the busy -------------------------------------------------------------------------------------------------------
-
-BUSY = 3
-PATIENT = aging("1", longest_s=2 * HOUR_S)
-
-
-@pytest.mark.site
-def test_busy_containers_are_retired_last_and_by_their_longest_lifetime() -> None:
-    outcome = play(restarting(2.5 * HOUR_S, Busy(BUSY, inf)), PATIENT)
-    first = [retired for retired in outcome.retirements if retired.incarnation == 0]
-    idle, busy = first[: FEW - BUSY], first[FEW - BUSY :]
-    assert [retired.load for retired in first] == [0] * (FEW - BUSY) + [1] * BUSY
-    assert max(retired.age_s for retired in idle) <= latest_s(FEW - BUSY, HOUR_S)
-    assert min(retired.age_s for retired in busy) >= 2 * HOUR_S * (1 - JITTER)
-    assert max(retired.age_s for retired in busy) <= latest_s(BUSY, 2 * HOUR_S)
-
-
-# -- leaks ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.site
-def test_leak_fails_no_request_when_incarnations_end_before_it() -> None:
-    scenario = restarting(4 * HOUR_S, Leak(2 * HOUR_S))
-    retired, culled = play(scenario, YOUNG), play(scenario, OURS)
-    assert (retired.requests.avoidable, retired.culls) == (0, [])
-    assert culled.requests.avoidable > 100
-    assert len(culled.culls) >= FEW
-
-
-@pytest.mark.parametrize(
-    ("rules", "stuck"),
-    [pytest.param(OURS, 3, id="culls alone", marks=pytest.mark.site), pytest.param(YOUNG, 0, id="retirement")],
-)
-def test_unreported_stuck_state_ends_with_the_lifetime(rules: FleetRules, stuck: int) -> None:
-    aged_s, mute = 0.7 * HOUR_S, Stuck(60, 3, part=0.5, name="mute", mute=True)
-    outcome = play(restarting(HOUR_S, mute, aged_s=aged_s), rules)
-    assert outcome.culls == []
-    assert outcome.stuck == stuck
-    assert outcome.recovered.get("mute", 0) <= latest_s(FEW, HOUR_S) - aged_s
 
 
 # -- what comes first -----------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fleet.conftest import Begin
-from fleet.incidents import Outage, Poison, Stuck
-from fleet.rules import NO_CULLING, OURS, OURS_WEIGHTS, SOFT, TRIAL, WEIGHTS, FleetRules
+from fleet.incidents import Stuck
+from fleet.rules import NO_CULLING, OURS_WEIGHTS, SOFT, TRIAL, WEIGHTS, FleetRules
 from fleet.scenarios import Scenario, play
 from fleet.traffic import RequestLoad
 from sidecar.client.success_rate import BUCKET_S, BUCKETS
@@ -40,15 +40,6 @@ def test_stuck_containers_are_still_culled(rules: FleetRules) -> None:
     assert outcome.stuck == 0
 
 
-@pytest.mark.site
-@pytest.mark.parametrize("rules", [OURS, OURS_WEIGHTS], ids=["soft drain", "results"])
-def test_weights_change_nothing_while_all_are_equally_sick(rules: FleetRules) -> None:
-    outage = Scenario(1080, 10, (Outage(300, 180, part=0.8),), RequestLoad(1))
-    weighed, even = play(outage, rules), play(outage, TRIAL)
-    assert weighed.requests.failed == pytest.approx(even.requests.failed, rel=0.05)
-    assert len(weighed.culls) <= 1
-
-
 def test_weight_falls_fast_and_rises_slowly(begin: Begin) -> None:
     world = begin(Scenario(0, 4, (), LOAD), WEIGHTS)
     app = world.apps[2]
@@ -62,12 +53,3 @@ def test_weight_falls_fast_and_rises_slowly(begin: Begin) -> None:
     assert FLOOR < app.weight < FULL
     world.run(120 + 2 * MEMORY_S + FULL / RISE_PER_S)
     assert [app.weight for app in world.apps] == [FULL] * 4
-
-
-def test_container_that_fails_half_of_its_requests_gets_about_an_eighth(begin: Begin) -> None:
-    world = begin(Scenario(0, 4, (Poison(60, part=0.5),), LOAD), WEIGHTS)
-    weights: list[float] = []
-    for second in range(90, 390):
-        world.loop.plan(second, lambda: weights.append(min(app.weight for app in world.apps)))
-    world.run(400)
-    assert sum(weights) / len(weights) == pytest.approx(FULL / 8, abs=5)

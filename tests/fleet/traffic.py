@@ -115,7 +115,7 @@ class Traffic:
             too_many += sent - served
             avoidable += served * part
             failed += served * max(part, stray)
-            mean = 0.0 if app.mute else served * max(part, stray)
+            mean = served * max(part, stray)
             if mean or self._reports_results:
                 kind = app.kind(self.outage, self.outage_kind) if part else "stray"
                 self._streams.append(_Stream(app, mean, kind, served))

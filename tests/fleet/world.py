@@ -5,7 +5,7 @@ All random generators come from one seed, so that the affected containers do not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -86,7 +86,6 @@ class World:
         self._restarts = seeded(f"{seed}/restarts")
         self._killed: set[int] = set()
         self._leaving: set[int] = set()
-        self._life_begins: list[Callable[[App], None]] = []
         self._is_called = False
         self._site = Surroundings(loop, rules, self.store, self.network, seed, self._step, self._weighed, self._beaten)
         self.traffic = Traffic(
@@ -127,17 +126,11 @@ class World:
         if sidecar := self.sidecars.get(place):
             sidecar.report(report)
 
-    def stick(self, place: int, part: float, kind: str, by: str, *, mute: bool = False) -> None:
+    def stick(self, place: int, part: float, kind: str, by: str) -> None:
         """Let ``part`` of the requests to a container fail until a restart; if it is down, to the next one."""
         order = [*self.apps[place:], *self.apps[:place]]
         app = next((app for app in order if app.serving and not app.stuck), None)
         if app is not None:
-            app.mute = mute
-            self.worsen(app, app.life, part, kind, by)
-
-    def worsen(self, app: App, life: int, part: float, kind: str, by: str) -> None:
-        """Let ``part`` of the requests to this incarnation fail until its end."""
-        if life == app.life:
             app.stuck, app.stuck_kind, app.stuck_by = part, kind, by
             self.outcome.recovered.pop(by, None)
             self.traffic.changed()
@@ -152,12 +145,6 @@ class World:
         """Let ``part`` of the requests to all containers fail; 0 ends that."""
         self.traffic.outage, self.traffic.outage_kind = part, kind
         self.traffic.changed()
-
-    def at_every_life(self, begins: Callable[[App], None]) -> None:
-        """Call this with every container now, and at the beginning of each later incarnation."""
-        self._life_begins.append(begins)
-        for app in self.apps:
-            begins(app)
 
     def hold(self, at_s: float, for_s: float) -> None:
         """Plan that a person holds the service."""
@@ -212,7 +199,7 @@ class World:
         self.loop.plan(self.loop.now + for_s, partial(self._renew, app, app.life, moved=True))
 
     def _cure(self, app: App) -> None:
-        by, app.stuck, app.stuck_by, app.mute = app.stuck_by, 0.0, "", False
+        by, app.stuck, app.stuck_by = app.stuck_by, 0.0, ""
         if by and all(other.stuck_by != by for other in self.apps):
             self.outcome.recovered[by] = self.loop.now
 
@@ -230,8 +217,6 @@ class World:
             self.sidecars[app.place].report(restarted(app))
         elif moved or app.place not in self._killed:
             self._attend(app)
-        for begins in self._life_begins:
-            begins(app)
         self.traffic.changed()
 
     def _leave(self, app: App, life: int) -> None:
