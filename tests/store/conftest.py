@@ -1,10 +1,9 @@
-"""Stores in memory, on fakeredis and on a real Redis, and a door in front of it that can keep replies back."""
+"""Stores in memory, on fakeredis and on a real Redis."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
@@ -123,73 +122,6 @@ def assert_stores_agree(
             return await answers(store, steps, Clock(server))
 
     assert asyncio.run(in_memory()) == asyncio.run(on_redis())
-
-
-class Proxy:
-    """Passes everything on between its own port and another, except replies while ``holding``."""
-
-    def __init__(self) -> None:
-        self.holding = False
-        self.held = asyncio.Event()
-        self.commands: list[str] = []
-        self._kept: list[tuple[asyncio.StreamWriter, bytes]] = []
-        self._pumps: set[asyncio.Task[None]] = set()
-        self._writers: list[asyncio.StreamWriter] = []
-        self._server: asyncio.Server | None = None
-        self._target = 0
-
-    async def open(self, target_port: int) -> str:
-        """Stand in front of the port; the URL of the door."""
-        self._target = target_port
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    def release(self) -> None:
-        """Send the held replies to the clients that are still connected, and hold no more."""
-        self.holding = False
-        for writer, data in self._kept:
-            writer.write(data)
-        self._kept.clear()
-
-    async def close(self) -> None:
-        for pump in self._pumps:
-            pump.cancel()
-        await asyncio.gather(*self._pumps, return_exceptions=True)
-        for writer in self._writers:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._target)
-        self._writers += [writer, inner_writer]
-        self._pumps.add(asyncio.create_task(self._requests(reader, inner_writer)))
-        self._pumps.add(asyncio.create_task(self._replies(inner_reader, writer)))
-
-    async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            self.commands += re.findall(r"^\*\d+\r\n\$\d+\r\n([A-Z]+)\r\n", data.decode())
-            writer.write(data)
-        writer.close()
-
-    async def _replies(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            if self.holding:
-                self._kept.append((writer, data))
-                self.held.set()
-            else:
-                writer.write(data)
-        writer.close()
-
-
-@pytest.fixture
-async def proxy() -> AsyncIterator[Proxy]:
-    proxy = Proxy()
-    yield proxy
-    await proxy.close()
 
 
 class Actor:

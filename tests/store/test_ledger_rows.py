@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.stores import HEARD, PREFIX, S, impatient, warm, word_of
+from harness.stores import PREFIX, S, impatient, word_of
 from sidecar.core.types import Entry
 from sidecar.store import ledger_rows
 from sidecar.store.alone import MAX_EVENTS, AloneStore
@@ -18,7 +18,7 @@ from store.test_contract import of_a_fleet
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
-    from store.conftest import Clock, OpenStore, Proxy
+    from store.conftest import Clock, OpenStore
 
 AT: Final = 1_699_999_990.5
 STREAM: Final = f"{PREFIX}:events"
@@ -172,29 +172,26 @@ def test_whatever_comes_back_is_read_or_refused_in_one_way(reply: object) -> Non
     assert all(entry is None or 0 <= entry.at <= 1e11 for _, entry in page)
 
 
-async def test_entry_whose_reply_was_lost_is_there_once(
-    redis_server: RedisServer, open_store: OpenStore, proxy: Proxy
-) -> None:
-    store = open_store(await proxy.open(redis_server.port))
+async def test_entry_whose_reply_was_lost_is_there_once(redis_server: RedisServer, open_store: OpenStore) -> None:
+    store = open_store(redis_server.url)
     assert await store.note([BARE]) == 1
-    proxy.holding = True
+    redis_server.pause()
     with impatient(store):
         assert await word_of(store.note([CULLED])) == "timeout"
-    proxy.release()
+    redis_server.resume()
     assert await store.note([CULLED]) == 0
     assert await read(store) == [BARE, CULLED]
 
 
 async def test_first_call_whose_reply_was_lost_is_still_the_first(
-    redis_server: RedisServer, open_store: OpenStore, proxy: Proxy
+    redis_server: RedisServer, open_store: OpenStore
 ) -> None:
-    store = open_store(await proxy.open(redis_server.port))
-    assert await warm(store) == HEARD
+    store = open_store(redis_server.url)
     assert await store.first("warm", 60) is True
-    proxy.holding = True
+    redis_server.pause()
     with impatient(store):
         assert await word_of(store.first("word", 60)) == "timeout"
-    proxy.release()
+    redis_server.resume()
     assert await open_store(redis_server.url).first("word", 60) is False
     assert await store.first("word", 60) is True
     assert await store.first("word", 60) is False

@@ -29,6 +29,7 @@ from harness.stores import (
     warm,
     word_of,
 )
+from harness.virtual_time import settle
 from harness.waiting import eventually
 from sidecar.core.explain.words import FAILURES
 from sidecar.core.fleet.view import Edits
@@ -40,7 +41,7 @@ from sidecar.store.redis_errors import message
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from sidecar.store.redis import RedisStore
-    from store.conftest import OpenStore, Proxy
+    from store.conftest import OpenStore
 
 SECRET = "s3cret/pass?word"
 TIMEOUT_S = 3.0
@@ -103,21 +104,21 @@ async def test_hung_server_is_a_timeout_within_the_timeout(
 
 @pytest.mark.parametrize("is_cancelled", [False, True], ids=["timed out", "cancelled"])
 async def test_late_reply_is_read_by_no_other_call_and_its_commit_is_seen_by_the_next_read(
-    redis_server: RedisServer, open_store: OpenStore, proxy: Proxy, *, is_cancelled: bool
+    redis_server: RedisServer, open_store: OpenStore, *, is_cancelled: bool
 ) -> None:
-    store = open_store(await proxy.open(redis_server.port))
+    store = open_store(redis_server.url)
     assert await warm(store) == HEARD
-    proxy.holding = True
-    asking = asyncio.create_task(word_of(store.commit(0, Edits(grant="a"))))
+    redis_server.pause()
     with impatient(store):
-        await proxy.held.wait()
+        asking = asyncio.create_task(word_of(store.commit(0, Edits(grant="a"))))
+        await settle()  # it is sent
         if is_cancelled:
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
         else:
             assert await asking == "timeout"
-    proxy.release()
+    redis_server.resume()
     assert await claim(store, "b") == "granted 2"
     assert await claim(store, "a") == "replayed 2"
 
@@ -132,16 +133,15 @@ async def test_claim_that_waits_for_its_turn_is_bounded_too(redis_server: RedisS
     redis_server.resume()
 
 
-async def test_each_step_of_a_claim_costs_one_round_trip(
-    redis_server: RedisServer, open_store: OpenStore, proxy: Proxy
-) -> None:
-    store = open_store(await proxy.open(redis_server.port))
+async def test_each_step_of_a_claim_costs_one_round_trip(redis_server: RedisServer, open_store: OpenStore) -> None:
+    store = open_store(redis_server.url)
     assert await warm(store) == HEARD
-    proxy.commands.clear()
+    redis_server.cli("CONFIG", "RESETSTAT")
     assert await claim(store, "a") == FRESH
     assert await store.count("errorWatcher:1", 60) == 1
     assert (await send_beat(store, beat("a"))).alive == 2
-    assert proxy.commands == ["EVALSHA", "EVALSHA", "EVAL", "EVALSHA"]
+    calls = {name: said["calls"] for name, said in redis_server.cli("INFO", "commandstats").items()}
+    assert (calls["cmdstat_evalsha"], calls["cmdstat_eval"]) == (3, 1)
 
 
 def logins(server: RedisServer) -> dict[str, str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.rule_fleet import START_US, TERMS, draft_of, fleet_of_size, names, word
 from sidecar.core.fleet import gates, grant_window
@@ -99,38 +97,6 @@ def test_store_keeps_the_bound_that_the_strategy_promises(terms: FleetSettings, 
 @pytest.mark.parametrize(("age_s", "is_granted"), [(0, True), (600, True), (600.000001, False)])
 def test_grant_is_known_for_a_window(age_s: float, *, is_granted: bool) -> None:
     assert grant_window.is_granted(draft_of(view(age_s)), "0") is is_granted
-
-
-# -- whatever is asked, and in which order ----------------------------------------------------------------------
-
-
-@given(
-    asked=st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0, 1, 7, 50, 99, 100, 101, 200])), max_size=40),
-    strategy=st.sampled_from(["log", "previous"]),
-    is_other_strategy_there=st.booleans(),
-)
-def test_no_order_of_claims_gets_more_than_the_bound(
-    asked: list[tuple[int, int]], strategy: str, *, is_other_strategy_there: bool
-) -> None:
-    """The fleet that is played with refuses by itself to write a grant over the bound: the rules never try."""
-    terms = FleetSettings(strategy, "3", 100 * S, "0", trial=False, beat_us=1000 * S, servers="one", refund_max=5)
-    it = fleet_of_size(10, terms)
-    it.advance(600)
-    it.beat_all(*names(10))
-    if is_other_strategy_there:
-        it.beat("c00", strategy="log")
-    it.advance(600)
-    granted: dict[str, int] = {}
-    for number, seconds in asked:
-        it.advance(seconds)
-        name = f"c{number:02}"
-        if word(it.claim(name)) == "granted":
-            granted[f"{name}/{it.lives[name]}"] = it.now_us
-            it.beat(name, Presence.DOWN)
-            it.replaced(name)
-    times = sorted(granted.values())
-    most = max((sum(first <= at <= first + 100 * S for at in times) for first in times), default=0)
-    assert most <= (5 if strategy == "previous" and not is_other_strategy_there else 3)
 
 
 # -- given back ---------------------------------------------------------------------------------------------------
