@@ -16,18 +16,7 @@ import pytest
 SIDECAR: Final = Path(__file__).parents[1] / "sidecar"
 
 LAYERS: Final = (
-    *(
-        "cli",
-        "backtest",
-        "app",
-        "controller",
-        "server",
-        "inputs",
-        "actions",
-        "notify",
-        "store",
-        "telemetry",
-    ),
+    *("cli", "backtest", "app", "controller", "server", "inputs", "actions", "notify", "store", "telemetry"),
     *("config", "runlock", "core", "net", "client"),
 )
 """The folders of ``sidecar``, from the top: each may import those after it, and none before it."""
@@ -41,16 +30,14 @@ Imports = Mapping[str, frozenset[str]]
 Rule = Callable[[Imports], list[str]]
 """Imports -> one sentence for each violation."""
 
-CLOCKS: Final = frozenset({"datetime", "sched", "time", "zoneinfo"})
-CHANCE: Final = frozenset({"random", "secrets", "uuid"})
-SOCKETS: Final = frozenset({"http", "select", "selectors", "socket", "socketserver", "ssl", "urllib"})
-TASKS: Final = frozenset({"asyncio", "concurrent", "contextvars", "multiprocessing", "queue", "threading"})
-MACHINE: Final = frozenset(
-    {"ctypes", "io", "mmap", "os", "pathlib", "shutil", "signal", "subprocess", "sys", "tempfile"}
-)
-REST: Final = frozenset({"importlib", "locale", "logging", "sqlite3", "warnings"})
-IMPURE: Final = CLOCKS | CHANCE | SOCKETS | TASKS | MACHINE | REST
-"""What the core must not import of the standard library."""
+IMPURE: Final = {
+    *("datetime", "sched", "time", "zoneinfo", "random", "secrets", "uuid"),
+    *("http", "select", "selectors", "socket", "socketserver", "ssl", "urllib"),
+    *("asyncio", "concurrent", "contextvars", "multiprocessing", "queue", "threading"),
+    *("ctypes", "io", "mmap", "os", "pathlib", "shutil", "signal", "subprocess", "sys", "tempfile"),
+    *("importlib", "locale", "logging", "sqlite3", "warnings"),
+}
+"""What the core must not import of the standard library: clocks, chance, sockets, tasks, the machine."""
 
 SHARED_WITH_CLIENT: Final = "sidecar.client.success_rate"
 """As pure as the core, which uses it; it stands with the client, which is installed without the core."""
@@ -240,21 +227,14 @@ def test_whole_tree_is_read(tree: Imports) -> None:
 
 VIOLATIONS = [
     (imports_go_downwards, "sidecar.server.health", "sidecar.controller.container_controller"),
-    (imports_go_downwards, "sidecar.inputs.scrape", "sidecar.app"),
     (imports_go_downwards, "sidecar.core.explain.reasons", "sidecar.core.life.transitions"),
     (core_is_pure, "sidecar.core.measure.window", "time"),
-    (core_is_pure, "sidecar.core.fleet.grant_window", "asyncio.Lock"),
     (core_is_pure, "sidecar.core.types", "pydantic.BaseModel"),
     (core_is_pure, "sidecar.core", "sidecar.__version__"),
-    (core_is_pure, "sidecar.core.measure.window", "sidecar.client.reporting"),
     (core_is_pure, "sidecar.client.success_rate", "time"),
     (core_and_store_are_not_instrumented, "sidecar.store.redis", "logging"),
-    (core_and_store_are_not_instrumented, "sidecar.core.fleet.decide", "prometheus_client.Counter"),
-    (core_and_store_are_not_instrumented, "sidecar.controller.container_controller", "sidecar.telemetry.metrics"),
-    (libraries_stay_in_their_folders, "sidecar.controller.container_controller", "pydantic.Field"),
     (libraries_stay_in_their_folders, "sidecar.app.daemon", "redis.asyncio"),
-    (libraries_stay_in_their_folders, "sidecar.server.health", "aiohttp.web"),
-    (distributions_stand_alone, "sidecar.client.reports", "sidecar.core.types"),
+    (distributions_stand_alone, "sidecar.client.lines", "sidecar.core.types"),
     (modules_are_named_for_what_they_hold, "sidecar.store.common.keys", "json"),
     (no_module_is_loose, "sidecar.loop", "json"),
 ]
@@ -264,39 +244,15 @@ VIOLATIONS = [
     ("rule", "module", "name"), VIOLATIONS, ids=[f"{module}->{name}" for _, module, name in VIOLATIONS]
 )
 def test_rule_bites(rule: Rule, module: str, name: str) -> None:
-    violations = rule({module: frozenset({name})})
-    assert len(violations) == 1
-    assert module in violations[0]
+    (violation,) = rule({module: frozenset({name})})
+    assert module in violation
 
 
-def test_two_modules_of_one_name_are_found() -> None:
-    assert no_two_modules_share_a_name({"sidecar.a.ledger": frozenset(), "sidecar.b.ledger": frozenset()}) == [
-        "ledger: sidecar.a.ledger, sidecar.b.ledger"
-    ]
-
-
-def test_circle_is_found() -> None:
+def test_two_modules_of_one_name_and_a_circle_are_found() -> None:
+    twice: Imports = {"sidecar.a.ledger": frozenset(), "sidecar.b.ledger": frozenset()}
+    assert no_two_modules_share_a_name(twice) == ["ledger: sidecar.a.ledger, sidecar.b.ledger"]
     circle = {"sidecar.a.x": frozenset({"sidecar.b.y.Name"}), "sidecar.b.y": frozenset({"sidecar.a.x"})}
     assert len(imports_form_no_circle(circle)) == 1
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("sidecar.core.measure.window", "sidecar.core.types.Evidence"),
-        ("sidecar.core.measure.window", "dataclasses.replace"),
-        ("sidecar.core.life.culling", "sidecar.core.explain.reasons"),
-        ("sidecar.server.health", "sidecar.net.web.Response"),
-        ("sidecar.net.web", "aiohttp.web.Response"),
-        ("sidecar.telemetry.metrics", "prometheus_client.Counter"),
-        ("sidecar.store.redis", "redis.asyncio.Redis"),
-        ("sidecar.config.settings", "pydantic.BaseModel"),
-        ("sidecar.cli.redistribution", "redistribution"),
-    ],
-)
-def test_rules_leave_the_innocent_alone(module: str, name: str) -> None:
-    imports = {module: frozenset({name})}
-    assert [sentence for rule in RULES for sentence in rule(imports)] == []
 
 
 @pytest.mark.parametrize(
@@ -304,7 +260,6 @@ def test_rules_leave_the_innocent_alone(module: str, name: str) -> None:
     [
         ("import a.b, c as d", {"a.b", "c"}),
         ("from a.b import c as d, e", {"a.b.c", "a.b.e"}),
-        ("from a import *", {"a"}),
         ("from . import near", {"sidecar.core.near"}),
         ("from .near import name", {"sidecar.core.near.name"}),
         ("def late():\n    import time", {"time"}),

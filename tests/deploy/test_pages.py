@@ -10,7 +10,6 @@ from typing import Final
 import hcl2
 import pytest
 
-from harness import receiver
 from sidecar.cli.asking_options import VARIABLES
 from sidecar.config import addresses, webhook_template
 from sidecar.config.settings import Config, setting_names
@@ -82,4 +81,7 @@ def test_table_of_messages_has_the_word_with_its_severity(word: str, severity: s
 def test_templates_of_the_page_are_valid() -> None:
     assert webhook_template.problem(TEMPLATE) == webhook_template.problem(PAGERDUTY) == ""
     fields = dict.fromkeys(webhook_template.FIELDS, "critical")
-    assert receiver.check_pagerduty(json.loads(webhook_template.filled(PAGERDUTY, fields))) == []
+    event = json.loads(webhook_template.filled(PAGERDUTY, fields))
+    assert event.keys() <= {"routing_key", "event_action", "dedup_key", "payload", "links", "client", "client_url"}
+    assert (len(event["routing_key"]), event["event_action"]) == (32, "trigger")
+    assert event["payload"].keys() >= {"summary", "source", "severity"}
