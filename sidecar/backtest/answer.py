@@ -7,7 +7,7 @@ from heapq import nlargest
 from typing import Any, Final
 
 from sidecar.backtest.error_counts import ErrorCounts, clock
-from sidecar.backtest.limits import Limits
+from sidecar.backtest.limits import LimitFindings
 from sidecar.runlock import durations
 
 DAY_S: Final = 86_400.0
@@ -26,7 +26,7 @@ COLUMNS: Final = {
 }
 
 
-def as_json(counts: ErrorCounts, limits: Limits) -> dict[str, Any]:
+def as_json(counts: ErrorCounts, limits: LimitFindings) -> dict[str, Any]:
     """Everything that is known. Times are Unix seconds."""
     first, last = counts.span
     begin, end = counts.at(first), counts.at(last + 1)
@@ -79,7 +79,7 @@ def as_text(found: dict[str, Any]) -> Iterator[str]:
     yield from found["notes"]
 
 
-def _why(limits: Limits, window_s: float, recorded_s: float) -> Iterator[str]:
+def _why(limits: LimitFindings, window_s: float, recorded_s: float) -> Iterator[str]:
     usual, limit, reaches = limits.usual, limits.suggested, limits.reaches[limits.suggested]
     yield f"Set ARBITER_ERROR_LIMIT={limit} (with ARBITER_ERROR_WINDOW={durations.write(window_s)})."
     yield (

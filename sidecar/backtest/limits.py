@@ -45,7 +45,7 @@ class Reach(NamedTuple):
     """Whether most of the fleet reached it in the same window."""
 
 
-class Limits(NamedTuple):
+class LimitFindings(NamedTuple):
     """The answer."""
 
     usual: UsualErrors
@@ -54,7 +54,7 @@ class Limits(NamedTuple):
     """Each limit, ascending, and when it was reached."""
 
 
-def judge(counts: ErrorCounts) -> Limits:
+def judge(counts: ErrorCounts) -> LimitFindings:
     """Find the limit to set, and how often it and others would have been reached. Raises PastError without a window."""
     usual = usual_errors(counts)
     first, last = counts.span
@@ -62,7 +62,7 @@ def judge(counts: ErrorCounts) -> Limits:
     suggested = least_limit(usual.mean, counts.window_s, at_a_time)
     top = max((errors for one in counts.containers.values() for _, errors in one.windows()), default=0)
     limits = sorted({*(limit for limit in LADDER if limit <= top), Policy().error_limit, suggested})
-    return Limits(usual, suggested, {limit: _reaches(counts, limit) for limit in limits})
+    return LimitFindings(usual, suggested, {limit: _reaches(counts, limit) for limit in limits})
 
 
 def usual_errors(counts: ErrorCounts) -> UsualErrors:

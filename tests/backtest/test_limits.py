@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.backtest import error_counts
 from sidecar.backtest.error_counts import ErrorCounts, PastError
-from sidecar.backtest.limits import Limits, judge, usual_errors
+from sidecar.backtest.limits import LimitFindings, judge, usual_errors
 
 BEGIN = 1_700_000_040
 """The beginning of a window of 60 s."""
@@ -26,7 +26,7 @@ def past(errors: Mapping[str, Sequence[tuple[float, int]]], for_s: float = QUIET
     return counts
 
 
-def reached(findings: Limits, limit: int) -> tuple[int, int, int]:
+def reached(findings: LimitFindings, limit: int) -> tuple[int, int, int]:
     """How often this limit was reached, by how many containers, and how often by most of the fleet together."""
     reaches = findings.reaches[limit]
     return len(reaches), len({one.container for one in reaches}), sum(one.fleet_wide for one in reaches)
