@@ -9,9 +9,10 @@ from math import inf
 from operator import index
 from typing import Final
 
-from .emitter import Emitter, Increment, Stats
+from .emitter import Emitter, Stats
 from .local_http import LocalHttp
 from .reports import FAILED, HEARTBEAT, MESSAGE_LIMIT, MOST, OK, errors
+from .sums import Increment
 
 EMITTER: Final = Emitter(LocalHttp.of)
 os.register_at_fork(after_in_child=EMITTER.start_afresh)

@@ -11,8 +11,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from client.conftest import Listener, Totals
 from sidecar.client import BusyError, Cascade, ExhaustedError, call_slots
@@ -272,82 +270,6 @@ async def test_nodes_at_their_limit_are_passed_over_and_when_all_are_the_run_fai
     release.set()
     await asyncio.gather(first, second)
     assert {figures.success_rate for figures in cascade.figures().values()} == {1}, "to be busy is no failure"
-
-
-ANSWERS: dict[str, Exception | str | None] = {
-    "result": "pong",
-    "error": OSError("gone"),
-    "time-out": TimeoutError(),
-    "cancelled": None,
-}
-
-
-class Mixture:
-    """Any number of runs at once, each of them suspended in one call."""
-
-    def __init__(self) -> None:
-        self.cascade = cascade_of()
-        self.calls: list[tuple[str, asyncio.Future[str]]] = []
-        self.runs: set[asyncio.Task[object]] = set()
-
-    async def begin(self) -> None:
-        has_room = any(figures.in_flight < figures.limit for figures in self.cascade.figures().values())
-        before = len(self.calls)
-        self.runs.add(asyncio.create_task(self.cascade.run(self._call)))
-        await asyncio.sleep(0)
-        assert len(self.calls) - before == has_room, "a run begins where a slot is free, else it fails at once"
-
-    async def _call(self, node: str) -> str:
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.calls.append((node, answer))
-        return await answer
-
-    async def end(self, number: int, end: str) -> None:
-        _, answer = self.calls.pop(number % len(self.calls))
-        given = ANSWERS[end]
-        if isinstance(given, Exception):
-            answer.set_exception(given)
-        elif given:
-            answer.set_result(given)
-        else:
-            answer.cancel()
-        for _ in range(3):
-            await asyncio.sleep(0)
-
-    def check(self) -> None:
-        under_way = Counter(node for node, _ in self.calls)
-        for node, figures in self.cascade.figures().items():
-            assert figures.in_flight == under_way[node]
-            assert 1 <= figures.limit <= 5
-            assert 0 <= figures.weight <= figures.success_rate <= 1
-        assert sorted(self.cascade.order()) == ["a", "b", "c"]
-
-    async def close(self) -> None:
-        for task in self.runs:
-            task.cancel()
-        await asyncio.gather(*self.runs, return_exceptions=True)
-        assert {figures.in_flight for figures in self.cascade.figures().values()} == {0}
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 99), st.none() | st.sampled_from([*ANSWERS])), max_size=60))
-def test_any_mixture_of_runs_at_once_adds_up(steps: list[tuple[int, str | None]]) -> None:
-    """None: another run begins. The others: how one of the calls under way ends."""
-
-    async def play() -> None:
-        mixture = Mixture()
-        for number, end in steps:
-            if end is None:
-                await mixture.begin()
-            elif mixture.calls:
-                await mixture.end(number, end)
-            mixture.check()
-        await mixture.close()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(call_slots, "FIRST", 2)
-        patch.setattr(call_slots, "HIGHEST", 5)
-        asyncio.run(play())
 
 
 # -- a story in virtual time, ten calls a second ------------------------------------------------------------------

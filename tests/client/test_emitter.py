@@ -8,9 +8,10 @@ import pytest
 
 from client.conftest import Listener
 from harness.waiting import wait_for
-from sidecar.client.emitter import FOLDED_SERIES, KEEP_S, KEPT_SERIES, QUEUE_LIMIT, Emitter, Increment, Stats
+from sidecar.client.emitter import QUEUE_LIMIT, Emitter, Stats
 from sidecar.client.local_http import Outcome
 from sidecar.client.reports import MOST, OK, errors
+from sidecar.client.sums import FOLDED_SERIES, KEEP_S, KEPT_SERIES, Increment
 
 
 class Clock:
@@ -76,7 +77,7 @@ def test_announcement_of_a_start_without_errors_is_sent(listener: Listener, emit
     emitter.take(_error(0, app_start="7"))
     emitter.close()
     assert [(error.errors, error.app_start) for error in listener.errors] == [(0, "7")]
-    assert not emitter._kept
+    assert not emitter._sums.kept
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ def test_announcement_of_a_start_without_errors_is_sent(listener: Listener, emit
 def test_kinds_beyond_the_bound_are_counted_as_other_in_small_requests(listener: Listener, emitter: Emitter) -> None:
     for number in range(1_000):
         emitter.take(_error(kind=f"{number:064}", message="\U0001f600" * 200))
-    assert len(emitter._kept) <= KEPT_SERIES + FOLDED_SERIES
+    assert len(emitter._sums.kept) <= KEPT_SERIES + FOLDED_SERIES
     emitter.close()
     totals = listener.totals()
     assert sum(totals.values()) == 1_000

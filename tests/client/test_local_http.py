@@ -12,9 +12,10 @@ import pytest
 
 from harness.ports import free_port
 from harness.waiting import wait_for
-from sidecar.client.emitter import Emitter, Increment
+from sidecar.client.emitter import Emitter
 from sidecar.client.local_http import RETRY_S, LocalHttp, Outcome
 from sidecar.client.reports import HEARTBEAT
+from sidecar.client.sums import Increment
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 
