@@ -8,7 +8,7 @@ The way of one error, from ``POST /errors`` to the 503; ``tests/test_walk.py`` f
 4. ``core.measure.measurements.Measurements.take`` counts the error in the window.
 5. ``core.life.detectors.judge`` compares the window with the limits and with the fleet: a verdict.
 6. ``core.life.transitions.step`` makes the container suspect; ``controller.membership.Membership.beat`` announces it.
-7. ``core.life.culling.pursue`` wants a token after the settle, and ``controller.effects.EffectRunner.claim`` asks.
+7. ``core.life.culling.pursue`` wants a token after the settle, and ``controller.effects.EffectRunner.carry_out`` asks.
 8. ``store.budget.FleetBudget.claim`` reads the fleet's state, and ``core.fleet.decide.decide`` applies every gate.
 9. ``core.life.culling.answered`` takes the reply from the inbox: with a token the container drains.
 10. ``server.public.PublicServer.answer`` answers the next poll from the snapshot: 503.

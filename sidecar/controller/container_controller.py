@@ -20,8 +20,7 @@ from sidecar.controller.assessment import Assessment
 from sidecar.controller.effects import CullHook, EffectRunner, TokenBudget
 from sidecar.controller.inbox import Inbox, LatchWritten, Message
 from sidecar.controller.incarnation_ids import IdStatus, IncarnationIds, incarnation_id
-from sidecar.controller.journal import Journal, Memory
-from sidecar.core.explain import reasons
+from sidecar.controller.journal import Journal
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, is_drained
@@ -34,13 +33,10 @@ from sidecar.core.life.triggers import (
     BeatAnswered,
     BeatUnanswered,
     ClaimAnswered,
-    ClaimToken,
     ClearWindow,
     Effect,
-    GiveBack,
     Judged,
     LeaseAnswered,
-    RequestLease,
     ReviveOrdered,
     SaveMemory,
     Trigger,
@@ -50,11 +46,8 @@ from sidecar.core.measure.weight import Weight
 from sidecar.core.types import (
     REVIVED,
     AppExited,
-    Claim,
     ErrorReport,
     Judgement,
-    Latch,
-    LeaseRequest,
     Policy,
     RandomIdentity,
     Report,
@@ -110,7 +103,15 @@ class Controller:
         self._publish = publish
         self._on_failure = on_failure
         self._effects = EffectRunner(
-            budget, journal, self.inbox.put, hook=hook, clock=clock, wall=wall, jitter=rng.random, on_failure=on_failure
+            budget,
+            journal,
+            self.inbox.put,
+            policy=policy,
+            hook=hook,
+            clock=clock,
+            wall=wall,
+            jitter=rng.random,
+            on_failure=on_failure,
         )
         self._checked_at: float | None = None
         self._beat_error = ""
@@ -118,14 +119,14 @@ class Controller:
         self._next_check = 0.0
         self._not_before = 0.0
         self._has_news = False
-        self._unwritten_latch: Latch | None = None
         self._publish_snapshot(clock())
 
     # -- what readers see -------------------------------------------------------------------------------------
 
     def _publish_snapshot(self, now: float) -> None:
         """Show the readers what is now, unless the latch of a grant that they would see is not on disk yet."""
-        if self._unwritten_latch is not None and self._unwritten_latch == self.container.latch:
+        unwritten = self._effects.unwritten_latch
+        if unwritten is not None and unwritten == self.container.latch:
             return
         self.snapshot = Snapshot(
             now,
@@ -244,11 +245,9 @@ class Controller:
             self._process_beat(message, now)
         elif isinstance(message, ReviveOrdered):
             self._step(replace(message, incarnation=self._word(REVIVED), identity=self._identity()), now)
-        elif isinstance(message, LatchWritten):
-            self._unwritten_latch = None if message.latch == self._unwritten_latch else self._unwritten_latch
         elif isinstance(message, tuple):
             self._receive(message, now)
-        else:
+        elif not isinstance(message, LatchWritten):
             self._step(message, now)
 
     def _process_beat(self, message: BeatAnswered | BeatUnanswered, now: float) -> None:
@@ -316,39 +315,6 @@ class Controller:
         self._guarded(self._observe, record)
 
     def _carry_out(self, effect: Effect, now: float) -> None:
-        container = self.container
-        if isinstance(effect, ClaimToken):
-            claim_id, holder = effect.claim_id, container.identity.holder
-            claim = Claim(claim_id, container.instance, container.life, container.cause, holder)
-            self._effects.claim(claim, self._hook_reason())
-        elif isinstance(effect, RequestLease):
-            slots, timeout_s = self._policy.retire_slots, self._policy.retire_timeout_s
-            self._effects.lease(LeaseRequest(effect.holder, container.instance, container.life, slots, timeout_s))
-        elif isinstance(effect, GiveBack):
-            self._effects.give_back(container.instance, effect.holder)
-        elif isinstance(effect, SaveMemory):
-            self._remember()
-        elif isinstance(effect, ClearWindow):
+        if isinstance(effect, ClearWindow):
             self.assessment.clear(effect, now)
-            self._effects.withdraw()
-
-    def _remember(self) -> None:
-        """Write down what has to survive this process."""
-        container = self.container
-        memory = Memory(
-            container.app,
-            container.app_start,
-            container.incarnation,
-            container.latch,
-            self._wall() - (self._clock() - container.born),
-            container.identity,
-            self.ids.socket,
-        )
-        if self._effects.remember(memory):
-            self._unwritten_latch = container.latch
-
-    def _hook_reason(self) -> str:
-        """The reason that the hook is called with; empty in shadow mode, where it is not called."""
-        if not self._policy.enforce:
-            return ""
-        return reasons.verdict(self.container.verdict) or reasons.ORDERED
+        self._effects.carry_out(effect, self.container, self.ids.socket)

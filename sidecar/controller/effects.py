@@ -13,9 +13,20 @@ from typing import Final, Protocol, TypeVar
 
 from sidecar.controller.inbox import LatchWritten, Message
 from sidecar.controller.journal import Journal, Memory
+from sidecar.core.explain import reasons
+from sidecar.core.life.container import Container
 from sidecar.core.life.delays import JITTER, unknown_delay
-from sidecar.core.life.triggers import ClaimAnswered, LeaseAnswered
-from sidecar.core.types import Answer, Claim, Denied, Granted, Latch, LeaseRequest, Unknown
+from sidecar.core.life.triggers import (
+    ClaimAnswered,
+    ClaimToken,
+    ClearWindow,
+    Effect,
+    GiveBack,
+    LeaseAnswered,
+    RequestLease,
+    SaveMemory,
+)
+from sidecar.core.types import Answer, Claim, Denied, Granted, Latch, LeaseRequest, Policy, Unknown
 
 CullHook = Callable[[Claim, str], Awaitable[str]]
 """``(claim, reason) -> output``: inspects the container before a cull, within a bounded time."""
@@ -48,7 +59,7 @@ class TokenBudget(Protocol):
 
 
 class EffectRunner:
-    """Runs effects while it is ``open``, and hands each answer to ``put``.
+    """Carries out effects while it is ``open``, and hands each answer to ``put``.
 
     ``hook`` captures evidence after a grant. ``wall`` gives Unix seconds, ``clock`` monotonic seconds, ``jitter`` a
     number from 0 to 1. ``on_failure`` receives every exception.
@@ -60,15 +71,19 @@ class EffectRunner:
         journal: Journal,
         put: Callable[[Message], None],
         *,
+        policy: Policy,
         hook: CullHook | None,
         clock: Callable[[], float],
         wall: Callable[[], float],
         jitter: Callable[[], float],
         on_failure: Callable[[Exception], None],
     ) -> None:
+        self.unwritten_latch: Latch | None = None
+        """That of a grant that is not on disk yet. ``LatchWritten`` is put when the wait for it is over."""
         self._budget = budget
         self._journal = journal
         self._put = put
+        self._policy = policy
         self._hook = hook
         self._clock = clock
         self._wall = wall
@@ -85,34 +100,41 @@ class EffectRunner:
         async with asyncio.TaskGroup() as self._tasks:
             yield
 
-    def claim(self, claim: Claim, hook_reason: str) -> None:
-        """Ask for a token. With a ``hook_reason`` the hook runs between a grant and the answer."""
-        self._claim = self._start(self._ask_token, claim, hook_reason)
+    def carry_out(self, effect: Effect, container: Container, socket: str) -> None:
+        """Begin to carry out an effect of this container's step; ``socket``: the one at the app's port, if known."""
+        instance, life, identity = container.instance, container.life, container.identity.holder
+        match effect:
+            case ClaimToken(claim_id):
+                claim = Claim(claim_id, instance, life, container.cause, identity)
+                self._claim = self._start(self._ask_token, claim, self._hook_reason(container))
+            case RequestLease(holder):
+                slots, timeout_s = self._policy.retire_slots, self._policy.retire_timeout_s
+                self._start(self._ask_lease, LeaseRequest(holder, instance, life, slots, timeout_s))
+            case GiveBack(holder):
+                self._start_to_give_back(instance, holder)
+            case SaveMemory():
+                born = self._wall() - (self._clock() - container.born)
+                self._remember(Memory.of(container, born, socket))
+            case ClearWindow():
+                if self._claim is not None:
+                    self._claim.cancel()  # a token for an incarnation that has ended is of no use
 
-    def withdraw(self) -> None:
-        """Cancel the claim: a token for an incarnation that has ended is of no use."""
-        if self._claim is not None:
-            self._claim.cancel()
+    def _hook_reason(self, container: Container) -> str:
+        """The reason that the hook is called with; empty in shadow mode, where it is not called."""
+        return (reasons.verdict(container.verdict) or reasons.ORDERED) if self._policy.enforce else ""
 
-    def lease(self, lease: LeaseRequest) -> None:
-        """Ask for the lease of a retirement."""
-        self._start(self._ask_lease, lease)
-
-    def give_back(self, instance: str, holder: str) -> None:
+    def _start_to_give_back(self, instance: str, holder: str) -> None:
         """Give back a token or a lease until the store confirms it; before that its holder does not ask again."""
         self._unreturned[holder] = instance
         self._start(self._give_back, holder)
 
-    def remember(self, memory: Memory) -> bool:
-        """Write down what has to survive this process; return whether ``LatchWritten`` will follow, if it has a latch.
-
-        It comes when the latch is on disk, or the write has failed, or after ``LATCH_WAIT_S``.
-        """
+    def _remember(self, memory: Memory) -> None:
+        """Write down what has to survive this process. A latch is unwritten for ``LATCH_WAIT_S`` at most."""
         if memory.latch is None or not self._journal.keeps:
             self._start(self._journal.save, memory)
-            return False
-        self._start(self._write_latch, memory, memory.latch)
-        return True
+        else:
+            self.unwritten_latch = memory.latch
+            self._start(self._write_latch, memory)
 
     # -- tasks ------------------------------------------------------------------------------------------------
 
@@ -127,7 +149,7 @@ class EffectRunner:
         except Exception as error:  # noqa: BLE001 - one bad task must not end the sidecar, as the group would
             self._on_failure(error)
 
-    async def _write_latch(self, memory: Memory, latch: Latch) -> None:
+    async def _write_latch(self, memory: Memory) -> None:
         saving = self._start(self._journal.save, memory)
         ends_at = self._clock() + LATCH_WAIT_S
         try:
@@ -135,7 +157,9 @@ class EffectRunner:
             # A save returns early if an earlier one, which waits for the disk, will write its memory.
             await self._journal.settled(max(0.0, ends_at - self._clock()))
         finally:
-            self._put(LatchWritten(latch))
+            if self.unwritten_latch == memory.latch:
+                self.unwritten_latch = None
+            self._put(LatchWritten())
 
     async def _ask_token(self, claim: Claim, hook_reason: str) -> None:
         """Claim, and after a hook that took more than a moment claim again: a person may have set a hold meanwhile.
@@ -151,7 +175,7 @@ class EffectRunner:
             if hook_s > MOMENT_S:
                 again = await self._answer(self._budget.claim, claim, claim.claim_id)
                 if isinstance(again, Denied):
-                    self.give_back(claim.instance, claim.claim_id)
+                    self._start_to_give_back(claim.instance, claim.claim_id)
                     answer = again
         took_s = self._clock() - began - hook_s
         self._put(ClaimAnswered(claim.claim_id, answer, self._wall(), self._jitter(), took_s, capture))

@@ -17,7 +17,7 @@ from sidecar.core.life.triggers import (
     ReviveOrdered,
     StopRequested,
 )
-from sidecar.core.types import Latch, Report
+from sidecar.core.types import Report
 
 INBOX_LIMIT: Final = 10_000
 """Waiting reports at which the inbox is full: one request may bring 1,000 of them."""
@@ -28,9 +28,7 @@ REPORTS_A_TURN: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LatchWritten:
-    """This latch is on disk, or the controller has waited long enough for the disk."""
-
-    latch: Latch
+    """The latch of a grant is on disk, or readers have waited long enough for the disk."""
 
 
 Message = (

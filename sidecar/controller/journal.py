@@ -42,6 +42,12 @@ class Memory:
     identity: RandomIdentity = NO_IDENTITY
     socket: str = ""
 
+    @classmethod
+    def of(cls, container: Container, born: float, socket: str) -> Memory:
+        """What has to survive of this container, which began at ``born`` (Unix seconds)."""
+        app, incarnation = container.app, container.incarnation
+        return cls(app, container.app_start, incarnation, container.latch, born, container.identity, socket)
+
     def container(self, now: float, unix: float, policy: Policy, identity: RandomIdentity) -> Container:
         """The container that goes on where this sidecar left off, with ``identity`` if it had none.
 
