@@ -18,10 +18,10 @@ from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Fleet, Latch, State
 from sidecar.server.agent_check import line
+from sidecar.telemetry import readings
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Observers
-from sidecar.telemetry.readings import ContainerReadings, DatagramReadings, FleetReadings, LedgerReadings
 
 TOP = Path(__file__).parents[1]
 README = (TOP / "README.md").read_text()
@@ -44,17 +44,14 @@ def _rows(section: str) -> list[list[str]]:
 def _families() -> list[Metric]:
     metrics = Metrics("enforce", 5, 10)
     snapshot = Snapshot(1.0, Container(State.UP, 0.0, "app/a"), EVIDENCE, 0.0)
-    readings = ContainerReadings(
-        lambda: snapshot,
-        counted=lambda: ({}, {}),
-        stale=lambda: 0,
-        lag_s=lambda: 0.0,
-        clock=lambda: 1.0,
-    )
-    metrics.registry.register(readings)
-    metrics.registry.register(DatagramReadings(lambda: {"packets": 0, "lines": 0, "kernel": 0}))
-    metrics.registry.register(FleetReadings(lambda: Fleet(1)))
-    metrics.registry.register(LedgerReadings(lambda: 0, lambda: 0))
+    for read in (
+        lambda: readings.of_container(snapshot, 1.0),
+        lambda: readings.of_controller({}, {}, 0, 0.0),
+        lambda: readings.of_datagrams({"packets": 0, "lines": 0, "kernel": 0}),
+        lambda: readings.of_fleet(Fleet(1)),
+        lambda: readings.of_ledger(0, 0),
+    ):
+        metrics.registry.register(readings.Readings(read))
     daemon.run_lock(load({"run_lock": "/l", "standby": "true"}, {}), metrics.registry)
     build_action.counter(metrics.registry, "exit")
     build.show_listening(metrics.registry, lambda: True)

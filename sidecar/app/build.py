@@ -35,10 +35,10 @@ from sidecar.core.types import NAMELESS, Policy, RandomIdentity, State
 from sidecar.inputs.app_port import AppPort
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.server.history import History
+from sidecar.telemetry import readings
 from sidecar.telemetry.log import Log, logger
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Observers
-from sidecar.telemetry.readings import ContainerReadings, FleetReadings, LedgerReadings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,32 +111,40 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         lambda operation, error: observers.failed("journal", error, operation),
     )
     inbox = Inbox()
-    settings = digest_of(build_store.fleet_settings(config).dump())
     describe = partial(
         about,
         limit=config.judging.error_limit,
         version=__version__,
-        settings=settings,
+        settings=digest_of(build_store.fleet_settings(config).dump()),
         traits=traits(config),
     )
-    membership = _membership(config, budget, inbox, observers, describe)
+    membership = Membership(
+        budget.beat,
+        error_limit=config.judging.error_limit,
+        interval_s=config.budget.beat_interval,
+        clock=time.monotonic,
+        rng=_rng(),
+        put=inbox.put,
+        on_answer=observers.beat,
+        has_lost_connection=budget.has_lost_connection if config.redis.redis_url else None,
+        on_failure=partial(observers.failed, "beat"),
+        describe=lambda seen: describe(seen).dump(),
+    )
     hook, actuator = _hook_and_actuator(config, metrics, observers, leave)
     controller = await _controller(
         config, journal, observers, budget=budget, inbox=inbox, publish=membership.update, hook=hook
     )
     ledger, history = _ledger(config, budget, observers), History(time.time)
     observers.steps.append(history.notice)
-    for readings in (
-        _readings(controller),
-        FleetReadings(lambda: membership.fleet),
-        LedgerReadings(lambda: ledger.waiting, lambda: ledger.dropped),
-    ):
-        metrics.registry.register(readings)
-
-    def errors_ever() -> int:
-        return sum(controller.assessment.measurements.errors.ever().values())
-
-    app_port = _app_port(config, controller, observers, metrics) if config.app.app_port else None
+    _register_readings(metrics.registry, controller, membership, ledger)
+    errors = controller.assessment.measurements.errors
+    error_minutes = ErrorMinutes(
+        lambda: sum(errors.ever().values()),
+        budget.add_errors,
+        wall=time.time,
+        rng=_rng(),
+        on_failure=partial(observers.failed, "budget"),
+    )
     return Sidecar(
         config,
         metrics,
@@ -149,12 +157,10 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         membership,
         ledger,
         history,
-        ErrorMinutes(
-            errors_ever, budget.add_errors, wall=time.time, rng=_rng(), on_failure=partial(observers.failed, "budget")
-        ),
+        error_minutes,
         actuator,
         ReportTap(time.time),
-        app_port,
+        _app_port(config, controller, observers, metrics) if config.app.app_port else None,
     )
 
 
@@ -188,23 +194,6 @@ def policy(config: Config) -> Policy:
 
 def _rng() -> random.Random:
     return random.Random()  # noqa: S311 - it spreads timers and retries, it guards nothing
-
-
-def _membership(
-    config: Config, budget: FleetBudget, inbox: Inbox, observers: Observers, describe: Callable[[Snapshot], About]
-) -> Membership:
-    return Membership(
-        budget.beat,
-        error_limit=config.judging.error_limit,
-        interval_s=config.budget.beat_interval,
-        clock=time.monotonic,
-        rng=_rng(),
-        put=inbox.put,
-        on_answer=observers.beat,
-        has_lost_connection=budget.has_lost_connection if config.redis.redis_url else None,
-        on_failure=partial(observers.failed, "beat"),
-        describe=lambda seen: describe(seen).dump(),
-    )
 
 
 async def _controller(
@@ -308,12 +297,16 @@ def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger
     return ledger
 
 
-def _readings(controller: Controller) -> ContainerReadings:
+def _register_readings(
+    registry: CollectorRegistry, controller: Controller, membership: Membership, ledger: Ledger
+) -> None:
     measurements = controller.assessment.measurements
-    return ContainerReadings(
-        lambda: controller.snapshot,
-        counted=lambda: (measurements.errors.ever(), measurements.others.ever()),
-        stale=lambda: controller.stale_reports,
-        lag_s=lambda: controller.lag_s,
-        clock=time.monotonic,
-    )
+    for read in (
+        lambda: readings.of_container(controller.snapshot, time.monotonic()),
+        lambda: readings.of_controller(
+            measurements.errors.ever(), measurements.others.ever(), controller.stale_reports, controller.lag_s
+        ),
+        lambda: readings.of_fleet(membership.fleet),
+        lambda: readings.of_ledger(ledger.waiting, ledger.dropped),
+    ):
+        registry.register(readings.Readings(read))

@@ -46,14 +46,12 @@ from sidecar.core.life.events import (
     WouldRetire,
 )
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Denied, Fleet, Granted, Missed, Report, Unknown
+from sidecar.core.types import Fleet, Granted, Missed, Report, Unknown
 from sidecar.telemetry.observers import Failure
 
 SAMPLE_S: Final = 60.0
 
 logger: Final = logging.getLogger("sidecar")
-
-
 INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
 
 
@@ -186,22 +184,22 @@ class Log:
         for event in record.events:
             if line := LINES.get(type(event)):
                 logger.log(line.level, line.text(event), extra={"fields": fields_of(record, event)})
-            elif isinstance(event, TokenAnswered) and not isinstance(event.answer, Granted):
-                self._no_token(event.answer, event.claim_id)
-            elif isinstance(event, RetirementAnswered) and not isinstance(event.answer, Granted):
-                self._no_lease(event.answer)
+            elif isinstance(event, (TokenAnswered, RetirementAnswered)):
+                self._refused(event)
 
-    def _no_token(self, answer: Denied | Unknown, claim_id: str) -> None:
-        word = reasons.reason_word(answer)
-        fields = {"claim": reasons.outcome(answer), "reason": word, "claim_id": claim_id}
-        self.sampled(f"claim {word}", logging.WARNING, f"no token: {reasons.answer(answer)}", fields)
-
-    def _no_lease(self, answer: Denied | Unknown) -> None:
-        """Log it as a warning only if there was no answer: waiting for a free slot is usual."""
-        word = reasons.reason_word(answer)
-        level = logging.WARNING if isinstance(answer, Unknown) else logging.INFO
-        fields = {"lease": reasons.outcome(answer), "reason": word}
-        self.sampled(f"lease {word}", level, f"no lease: {reasons.lease(answer)}", fields)
+    def _refused(self, event: TokenAnswered | RetirementAnswered) -> None:
+        """Log that there is no grant. A denied lease is no warning: waiting for a free slot is usual."""
+        answer = event.answer
+        if isinstance(answer, Granted):
+            return
+        outcome, word = reasons.outcome(answer), reasons.reason_word(answer)
+        if isinstance(event, TokenAnswered):
+            fields = {"claim": outcome, "reason": word, "claim_id": event.claim_id}
+            self.sampled(f"claim {word}", WARNING, f"no token: {reasons.answer(answer)}", fields)
+        else:
+            level = WARNING if isinstance(answer, Unknown) else INFO
+            fields = {"lease": outcome, "reason": word}
+            self.sampled(f"lease {word}", level, f"no lease: {reasons.lease(answer)}", fields)
 
     def beaten(self, record: BeatRecord) -> None:
         """Log what has happened to the fleet and, sampled, why a beat had no answer."""

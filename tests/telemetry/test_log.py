@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.controller import POLICY, ControllerRig
-from harness.virtual_time import in_virtual_time, settle
+from harness.virtual_time import in_virtual_time
 from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
@@ -40,16 +39,39 @@ from sidecar.core.fleet.fleet_events import (
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.life.container import start
-from sidecar.core.life.events import TokenAnswered
+from sidecar.core.life.events import (
+    Event,
+    Moved,
+    OrderTaken,
+    Recovered,
+    Restarted,
+    Retired,
+    RetirementAnswered,
+    Revived,
+    TokenAnswered,
+    WentDown,
+    WouldCull,
+    WouldRetire,
+)
 from sidecar.core.life.snapshot import Record
 from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
-from sidecar.core.types import Answer, CauseTrial, Denied, Evidence, Fleet, Granted, Hold, RecurringCause, Unknown
+from sidecar.core.types import (
+    CauseTrial,
+    Denied,
+    Evidence,
+    Fleet,
+    Granted,
+    Hold,
+    Missed,
+    RecurringCause,
+    State,
+    Unknown,
+)
 from sidecar.telemetry.log import Log, logger
 from sidecar.telemetry.log_output import QUEUE_LIMIT, as_console, as_json, logging_to
 from sidecar.telemetry.observers import Failure
 
 TOP = Path(__file__).parents[2]
-NO_SETTLE = replace(POLICY, settle_s=0.0)
 GRANTED = Granted(1, 10)
 HOLD = Hold("ann", "deploy", 1_700_000_000.0)
 DENIED = Denied("window", 10, 10, 60.0)
@@ -107,9 +129,8 @@ class HandClock:
         return self.now_s
 
 
-def answered(answer: Answer) -> Record:
-    container = start("web/a", 0.0, POLICY)
-    return Record((TokenAnswered("web/a/-", answer, 0.0),), container, Evidence(60))
+def record(*events: Event) -> Record:
+    return Record(events, start("web/a", 0.0, POLICY), Evidence(60))
 
 
 def raised(text: str) -> ValueError:
@@ -153,51 +174,100 @@ async def test_each_state_change_is_one_line_with_its_reason(output: Output) -> 
     }
 
 
-@in_virtual_time
-async def test_would_be_cull_is_a_line_of_its_own(output: Output) -> None:
+@pytest.mark.parametrize(
+    ("event", "level", "message", "fields"),
+    [
+        (Moved(was=State.STARTING, state=State.UP), "info", "up", {"was": "starting"}),
+        (WouldCull(None), "warning", "would be culled (shadow mode)", {"state": "starting", "was": "starting"}),
+        (WouldRetire(), "warning", "would be retired (shadow mode)", {}),
+        (Retired(was=State.RETIRING, state=State.DRAINING), "warning", "draining", {"was": "retiring"}),
+        (WentDown(was=State.DRAINING, state=State.DOWN), "warning", "down", {"was": "draining"}),
+        (
+            Recovered(was=State.SUSPECT, state=State.UP, suspect_s=3.0),
+            "info",
+            "up",
+            {"was": "suspect"},
+        ),
+        (
+            Revived(was=State.DOWN, state=State.UP, out_s=9.0, order=None),
+            "warning",
+            "retired and not replaced in time, up again",
+            {},
+        ),
+        (
+            Revived(was=State.DOWN, state=State.UP, out_s=9.0, order=ReviveOrdered("bob", "it was me")),
+            "warning",
+            "revived",
+            {"author": "bob", "order": "it was me"},
+        ),
+        (OrderTaken(CullOrdered("ann", "it leaks")), "warning", "cull ordered", {"author": "ann", "order": "it leaks"}),
+        (
+            Restarted(was=State.UP, state=State.STARTING, app_start="boot-2", out_s=None),
+            "info",
+            "starting",
+            {"app_start": "boot-2"},
+        ),
+        (
+            Restarted(was=State.STARTING, state=State.STARTING, app_start="boot-2", out_s=None),
+            "info",
+            "app restarted",
+            {"app_start": "boot-2"},
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_happens_to_the_container_is_a_line(
+    output: Output, event: Event, level: str, message: str, fields: dict[str, object]
+) -> None:
     with output.taking():
-        async with ControllerRig(replace(NO_SETTLE, enforce=False), observe=Log().observe) as rig:
-            await rig.errors(5)
-            await rig.answered(GRANTED)
-    line = output.lines[-1]
-    assert line["message"] == "would be culled (shadow mode)"
-    assert (line["state"], line["claim"]) == ("suspect", "granted")
-    assert line["reason"] == "5 server errors in 60 s, the limit is 5"
+        Log().observe(record(event))
+    (line,) = output.lines
+    assert (line["level"], line["message"]) == (level, message)
+    assert fields == {name: line[name] for name in fields}
+
+
+def test_line_of_a_retirement_has_its_lease(output: Output) -> None:
+    with output.taking():
+        Log().observe(record(RetirementAnswered(Granted(1, 1)), Retired(was=State.RETIRING, state=State.DRAINING)))
+    (line,) = output.lines
+    assert (line["lease"], line["answer"]) == ("granted", "lease granted, 1 of 1 in use")
 
 
 # -- what repeats is sampled --------------------------------------------------------------------------------
 
-SAMPLED: list[tuple[str, Callable[[Log], None], dict[str, object]]] = [
-    (
-        "denied",
-        lambda log: log.observe(answered(DENIED)),
-        {"claim": "denied", "reason": "window", "claim_id": "web/a/-", "level": "warning"},
-    ),
-    (
-        "time-out",
-        lambda log: log.observe(answered(Unknown("timeout"))),
-        {"claim": "unknown", "reason": "timeout", "claim_id": "web/a/-", "level": "warning"},
-    ),
-    (
-        "wrong password",
-        lambda log: log.observe(answered(Unknown("auth"))),
-        {"claim": "unknown", "reason": "auth", "claim_id": "web/a/-", "level": "warning"},
-    ),
-    (
-        "unreachable",
-        lambda log: log.beaten(BeatRecord(Unknown("connection"))),
-        {"reason": "connection", "level": "warning"},
-    ),
-    (
-        "failure",
-        lambda log: log.failed(Failure("journal", OSError("disk full"), "write")),
-        {"where": "journal write", "error": "OSError", "detail": "disk full", "level": "error"},
-    ),
-]
-
 
 @pytest.mark.parametrize(
-    ("say", "fields"), [(say, fields) for _, say, fields in SAMPLED], ids=[name for name, _, _ in SAMPLED]
+    ("say", "fields"),
+    [
+        (
+            lambda log: log.observe(record(TokenAnswered("web/a/-", DENIED, 0.0))),
+            {"claim": "denied", "reason": "window", "claim_id": "web/a/-", "level": "warning"},
+        ),
+        (
+            lambda log: log.observe(record(TokenAnswered("web/a/-", Unknown("timeout"), 0.0))),
+            {"claim": "unknown", "reason": "timeout", "claim_id": "web/a/-", "level": "warning"},
+        ),
+        (
+            lambda log: log.observe(record(RetirementAnswered(Denied("slots", 1, 1, 10.0)))),
+            {
+                "lease": "denied",
+                "reason": "slots",
+                "level": "info",
+                "message": "no lease: no retirement lease is free, 1 of 1 are in use",
+            },
+        ),
+        (
+            lambda log: log.observe(record(RetirementAnswered(Unknown("timeout")))),
+            {"lease": "unknown", "reason": "timeout", "level": "warning"},
+        ),
+        (lambda log: log.beaten(BeatRecord(Unknown("connection"))), {"reason": "connection", "level": "warning"}),
+        (lambda log: log.scraped(Missed("timeout")), {"cause": "timeout", "level": "warning"}),
+        (
+            lambda log: log.failed(Failure("journal", OSError("disk full"), "write")),
+            {"where": "journal write", "error": "OSError", "detail": "disk full", "level": "error"},
+        ),
+    ],
+    ids=["denied", "time-out", "no lease", "no answer", "unreachable", "scrape", "failure"],
 )
 def test_what_repeats_is_said_once_a_minute_with_how_often_it_was_not(
     output: Output, say: Callable[[Log], None], fields: dict[str, object]
@@ -359,51 +429,6 @@ def test_what_happens_to_the_fleet_is_a_line(
     assert line["level"] == level
     assert line["message"].startswith(message)
     assert fields.items() <= line.items()
-
-
-# -- planned ends, and orders of a person ---------------------------------------------------------------------
-
-AGING = replace(POLICY, lifetime_s=100.0, retire_timeout_s=60.0)
-SLOTS = Denied("slots", 1, 1, 10.0)
-
-
-@in_virtual_time
-async def test_planned_end_is_told_step_by_step_with_its_reason(output: Output) -> None:
-    with output.taking():
-        async with ControllerRig(AGING, observe=Log().observe) as rig:
-            await rig.errors(2)
-            await rig.advance(101)
-            await rig.answered(SLOTS)
-            await rig.advance(11)
-            await rig.answered(Granted(1, 1))
-            await rig.advance(71)
-    said = [(line["level"], line["message"]) for line in output.lines]
-    assert said == [
-        ("info", "up"),
-        ("info", "retiring"),
-        ("info", "no lease: no retirement lease is free, 1 of 1 are in use"),
-        ("warning", "draining"),
-        ("warning", "down"),
-        ("warning", "retired and not replaced in time, up again"),
-    ]
-    draining = output.lines[3]
-    assert draining["reason"].startswith("retired at age 1m 52s")
-    assert (draining["lease"], draining["answer"]) == ("granted", "lease granted, 1 of 1 in use")
-
-
-@in_virtual_time
-async def test_orders_are_told_with_who_gave_them_and_why(output: Output) -> None:
-    with output.taking():
-        async with ControllerRig(replace(POLICY, drain_s=0.0), observe=Log().observe) as rig:
-            rig.controller.inbox.put(CullOrdered("ann", "it leaks"))
-            await settle()
-            await rig.answered(GRANTED)
-            rig.controller.inbox.put(ReviveOrdered("bob", "it was me"))
-            await settle()
-    ordered, revived = output.lines[1], output.lines[-1]
-    assert [line["message"] for line in output.lines] == ["up", "cull ordered", "suspect", "down", "revived"]
-    assert (ordered["author"], ordered["order"]) == ("ann", "it leaks")
-    assert (revived["level"], revived["author"], revived["order"]) == ("warning", "bob", "it was me")
 
 
 def test_fleet_that_cannot_be_retired_in_time_is_told_when_that_changes(output: Output) -> None:

@@ -1,347 +1,188 @@
-"""The metrics after scripted stories of the controller, and the page as Prometheus reads it."""
+"""What is counted: a table from event to sample, what other parts count, and the page as Prometheus reads it."""
 
 from __future__ import annotations
 
 import subprocess
-from collections import Counter
-from dataclasses import replace
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from harness.binaries import require
-from harness.controller import POLICY, ControllerRig
-from harness.virtual_time import in_virtual_time
+from harness.controller import POLICY
+from sidecar.core.fleet.fleet_events import BeatRecord
+from sidecar.core.life.container import start
+from sidecar.core.life.events import (
+    Checked,
+    Culled,
+    Event,
+    Moved,
+    Restarted,
+    Retired,
+    RetirementAnswered,
+    Revived,
+    TokenAnswered,
+    WouldCull,
+    WouldRetire,
+)
+from sidecar.core.life.snapshot import Record
+from sidecar.core.life.triggers import ReviveOrdered
 from sidecar.core.types import (
     Answer,
-    CauseTrial,
     Denied,
-    ErrorLevel,
-    ErrorReport,
+    Evidence,
     Fleet,
     Granted,
+    Judgement,
     Missed,
     Report,
-    Results,
     Sample,
+    State,
     Unknown,
+    Verdict,
 )
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Failure
-from sidecar.telemetry.readings import ContainerReadings, FleetReadings
 
 GRANTED = Granted(3, 10)
 DENIED = Denied("window", 10, 10, 60.0)
-NO_SETTLE = replace(POLICY, settle_s=0.0)
-SHADOW = replace(NO_SETTLE, enforce=False)
-UNIX_S = 1_700_000_000.0
-
-NAMES = {
-    "arbiter_build_info": "gauge",
-    "arbiter_state": "gauge",
-    "arbiter_state_since_timestamp_seconds": "gauge",
-    "arbiter_state_changes_total": "counter",
-    "arbiter_window_seconds": "gauge",
-    "arbiter_window_errors": "gauge",
-    "arbiter_error_limit": "gauge",
-    "arbiter_errors_total": "counter",
-    "arbiter_stale_reports_total": "counter",
-    "arbiter_checks_total": "counter",
-    "arbiter_weight": "gauge",
-    "arbiter_success_rate": "gauge",
-    "arbiter_scrapes_total": "counter",
-    "arbiter_scrape_unknown_total": "counter",
-    "arbiter_not_honoured": "gauge",
-    "arbiter_age_seconds": "gauge",
-    "arbiter_lifetime_due_timestamp_seconds": "gauge",
-    "arbiter_load": "gauge",
-    "arbiter_retirements_total": "counter",
-    "arbiter_last_check_timestamp_seconds": "gauge",
-    "arbiter_loop_lag_seconds": "gauge",
-    "arbiter_claims_total": "counter",
-    "arbiter_claim_duration_seconds": "histogram",
-    "arbiter_culls_total": "counter",
-    "arbiter_would_culls_total": "counter",
-    "arbiter_app_restarts_total": "counter",
-    "arbiter_budget_used_tokens": "gauge",
-    "arbiter_budget_capacity_tokens": "gauge",
-    "arbiter_budget_reachable": "gauge",
-    "arbiter_fleet_alive": "gauge",
-    "arbiter_fleet_suspect": "gauge",
-    "arbiter_fleet_median_errors": "gauge",
-    "arbiter_trial_limit": "gauge",
-    "arbiter_trial_out": "gauge",
-    "arbiter_cause_paused_seconds": "gauge",
-    "arbiter_fleet_down": "gauge",
-    "arbiter_fleet_retiring": "gauge",
-    "arbiter_fleet_policies": "gauge",
-    "arbiter_fleet_same_cause": "gauge",
-    "arbiter_fleet_culls_total": "counter",
-    "arbiter_hold_until_timestamp_seconds": "gauge",
-    "arbiter_engineer_needed": "gauge",
-    "arbiter_data_losses_total": "counter",
-    "arbiter_tls_certificate_expiry_timestamp_seconds": "gauge",
-    "arbiter_polls_total": "counter",
-    "arbiter_refusals_total": "counter",
-    "arbiter_failures_total": "counter",
-}
-
-CROWD = Fleet(10, 6, cause="redis", trials=(CauseTrial("redis", 1, 1),), median_errors=4)
+SLOTS = Denied("slots", 1, 1, 10.0)
+CALLED = Revived(was=State.DOWN, state=State.UP, out_s=9.0, order=ReviveOrdered("ann", "mine"))
+RETURNED = Revived(was=State.DOWN, state=State.UP, out_s=9.0, order=None)
+CULLED = Culled(was=State.SUSPECT, state=State.DRAINING, verdict=None, order=None, suspect_s=3.0)
 
 
 class Board:
-    """Metrics whose samples one can ask for."""
+    """Metrics whose samples one can ask for, by name without prefix and label values."""
 
     def __init__(self, mode: str = "enforce") -> None:
         self.metrics = Metrics(mode, error_limit=5, capacity=10)
 
-    def watch(self, rig: ControllerRig) -> None:
-        controller = rig.controller
-        measurements = controller.assessment.measurements
-        readings = ContainerReadings(
-            lambda: controller.snapshot,
-            counted=lambda: (measurements.errors.ever(), measurements.others.ever()),
-            stale=lambda: controller.stale_reports,
-            lag_s=lambda: controller.lag_s,
-            clock=rig.loop.time,
-        )
-        self.metrics.registry.register(readings)
-        self.metrics.registry.register(FleetReadings(lambda: CROWD))
+    def observe(self, *events: Event) -> None:
+        self.metrics.observe(Record(events, start("web/a", 0.0, POLICY), Evidence(60)))
 
-    def value(self, name: str, **labels: str) -> float | None:
-        return self.metrics.registry.get_sample_value(name, labels)
-
-    def series(self, name: str) -> dict[tuple[str, ...], float]:
-        """Values of all samples of this name, by their label values."""
+    def samples(self) -> dict[str, float]:
         return {
-            tuple(sample.labels.values()): sample.value
+            " ".join([sample.name.removeprefix("arbiter_"), *sample.labels.values()]): sample.value
             for family in self.metrics.registry.collect()
             for sample in family.samples
-            if sample.name == name
+            if sample.name.startswith("arbiter_") and not sample.name.endswith(("_created", "_bucket", "_info"))
         }
 
-    def page(self) -> str:
-        return self.metrics.page()[0].decode()
+    def changed(self, before: dict[str, float]) -> dict[str, float]:
+        """The samples that have another value than before."""
+        return {name: value for name, value in self.samples().items() if before.get(name) != value}
 
 
-@in_virtual_time
-async def full_story(board: Board) -> None:
-    """Let happen what gives every metric a sample."""
-    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
-        board.watch(rig)
-        await rig.errors(4, kind="redis", app_start="boot-1")
-        await rig.pings(ErrorReport(2, ErrorLevel.CLIENT_ERROR), ErrorReport(1, kind="http"))
-        await rig.answered(Unknown("timeout"))
-        await rig.advance(2)
-        await rig.answered(DENIED)
-        await rig.advance(7)
-        await rig.errors(1, kind="redis", app_start="boot-1")  # old errors claim nothing
-        await rig.advance(8)
-        await rig.answered(GRANTED)
-        await rig.pings(ErrorReport(1, app_start="boot-2"), ErrorReport(1, app_start="boot-1"))
-        await rig.reports(Results(3, 1, load=0.7))
-        await rig.advance(1)
-        board.metrics.polled("/health", 200)
-        board.metrics.refused("local", "size")
-        board.metrics.failed(Failure("listener", ValueError()))
-
-
-# -- the page -----------------------------------------------------------------------------------------------
-
-
-def test_page_has_every_documented_metric_in_its_type_and_no_other() -> None:
+@pytest.mark.parametrize(
+    ("event", "counted"),
+    [
+        (Checked(Verdict(Judgement.FINE)), {"checks_total fine": 1}),
+        (CULLED, {"culls_total": 1, "state_changes_total draining": 1}),
+        (WouldCull(None), {"would_culls_total": 1}),
+        (
+            Retired(was=State.RETIRING, state=State.DRAINING),
+            {"retirements_total granted": 1, "state_changes_total draining": 1},
+        ),
+        (WouldRetire(), {"retirements_total would": 1}),
+        (RETURNED, {"retirements_total not_honoured": 1, "state_changes_total up": 1}),
+        (CALLED, {"state_changes_total up": 1}),
+        (
+            Restarted(was=State.STARTING, state=State.STARTING, app_start="boot-2", out_s=None),
+            {"app_restarts_total": 1},
+        ),
+        (Moved(was=State.STARTING, state=State.UP), {"state_changes_total up": 1}),
+        (RetirementAnswered(Granted(1, 1)), {"budget_reachable": 1}),
+        (RetirementAnswered(SLOTS), {"retirements_total denied": 1, "budget_reachable": 1}),
+        (RetirementAnswered(Denied("hold", 0, 0, 1.0)), {"retirements_total denied": 1}),
+        (RetirementAnswered(Unknown("timeout")), {"retirements_total unknown": 1, "budget_reachable": 0}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_event_is_counted(event: Event, counted: dict[str, float]) -> None:
     board = Board()
-    full_story(board)
-    families = text_string_to_metric_families(board.page())
-    found = {
-        family.name + ("_total" if family.type == "counter" else ""): family.type
-        for family in families
-        if family.samples and family.name.startswith("arbiter_") and not family.name.endswith("_created")
+    board.metrics.reachable.set(7)
+    before = board.samples()
+    board.observe(event)
+    assert board.changed(before) == counted
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "budget"),
+    [
+        (GRANTED, "granted granted", (1, 3, 10)),
+        (Granted(2, 4, replayed=True), "granted replayed", (1, 2, 4)),
+        (Denied("window", 30, 30, 60.0), "denied window", (1, 30, 30)),
+        (Denied("hold", 0, 0, 60.0), "denied hold", (7, 0, 10)),
+        (Unknown("timeout"), "unknown timeout", (0, 0, 10)),
+    ],
+    ids=["granted", "replayed", "denied", "held here without asking", "unknown"],
+)
+def test_claim_is_counted_and_shows_the_budget(answer: Answer, words: str, budget: tuple[float, float, float]) -> None:
+    board = Board()
+    board.metrics.reachable.set(7)
+    board.observe(TokenAnswered("web/a/-", answer, 0.25))
+    samples = board.samples()
+    assert samples[f"claims_total {words}"] == 1
+    assert (samples["claim_duration_seconds_count"], samples["claim_duration_seconds_sum"]) == (1, 0.25)
+    names = ("budget_reachable", "budget_used_tokens", "budget_capacity_tokens")
+    assert tuple(samples[name] for name in names) == budget
+
+
+def test_beat_shows_whether_the_budget_is_reachable_and_its_numbers_if_it_has_some() -> None:
+    board, shown = Board(), []
+    for answer in (Fleet(3, used=2, capacity=20), Unknown("timeout"), Fleet(2)):
+        board.metrics.beaten(BeatRecord(answer))
+        samples = board.samples()
+        names = ("budget_reachable", "budget_used_tokens", "budget_capacity_tokens")
+        shown.append(tuple(samples[name] for name in names))
+    assert shown == [(1, 2, 20), (0, 2, 20), (1, 2, 20)]
+
+
+@pytest.mark.parametrize(
+    ("report", "counted"),
+    [
+        (Sample({}, unknown=3), {"scrapes_total ok": 1, "scrape_unknown_total": 3}),
+        (Missed("timeout"), {"scrapes_total timeout": 1}),
+    ],
+    ids=["page", "no page"],
+)
+def test_scrape_is_counted_by_how_it_ended(report: Report, counted: dict[str, float]) -> None:
+    board = Board()
+    before = board.samples()
+    board.metrics.scraped(report)
+    assert board.changed(before) == counted
+
+
+def test_what_other_parts_count() -> None:
+    board = Board()
+    before = board.samples()
+    board.metrics.polled("/health", 200)
+    board.metrics.refused("local", "size")
+    board.metrics.failed(Failure("beat", ValueError()))
+    board.metrics.log_dropped()
+    assert board.changed(before) == {
+        "polls_total /health 200": 1,
+        "refusals_total local size": 1,
+        "failures_total beat": 1,
+        "failures_total log": 1,
     }
-    assert found == NAMES
+
+
+def test_counters_begin_at_zero_and_the_settings_are_told() -> None:
+    """A series that appears with its first event has no increase."""
+    samples = Board("shadow").samples()
+    assert (samples["error_limit"], samples["budget_capacity_tokens"]) == (5, 10)
+    zero = {name for name, value in samples.items() if value == 0}
+    assert zero >= {f"failures_total {where}" for where in ("step", "journal", "budget", "listener", "log")}
+    assert zero >= {f"retirements_total {word}" for word in ("granted", "denied", "unknown", "not_honoured", "would")}
+    assert zero >= {"scrapes_total ok", "culls_total", "would_culls_total"}
 
 
 def test_promtool_has_nothing_to_say_about_a_full_page() -> None:
     promtool = require("promtool")
     board = Board()
-    full_story(board)
-    checked = subprocess.run(
-        [promtool, "check", "metrics"], input=board.page(), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
-
-
-def test_build_and_limits_are_told_from_the_beginning() -> None:
-    board = Board("shadow")
-    assert board.value("arbiter_error_limit") == 5
-    assert board.value("arbiter_budget_capacity_tokens") == 10
-    ((_, _, mode),) = board.series("arbiter_build_info")
-    assert mode == "shadow"
-
-
-@pytest.mark.parametrize(
-    ("report", "outcome"), [(Sample({}, unknown=3), "ok"), (Missed("timeout"), "timeout")], ids=["page", "no page"]
-)
-def test_scrape_is_counted_by_how_it_ended(report: Report, outcome: str) -> None:
-    board = Board()
-    board.metrics.scraped(report)
-    assert board.value("arbiter_scrapes_total", outcome=outcome) == 1
-    assert board.value("arbiter_scrape_unknown_total") == getattr(report, "unknown", 0)
-
-
-# -- culls and claims ---------------------------------------------------------------------------------------
-
-
-@in_virtual_time
-async def test_cull_and_would_be_cull_are_counted_apart() -> None:
-    enforced, shadow = Board(), Board("shadow")
-    for board, policy in ((enforced, NO_SETTLE), (shadow, SHADOW)):
-        async with ControllerRig(policy, observe=board.metrics.observe) as rig:
-            await rig.errors(5)
-            await rig.answered(GRANTED)
-            await rig.advance(30)
-    counted = [
-        (board.value("arbiter_culls_total"), board.value("arbiter_would_culls_total")) for board in (enforced, shadow)
-    ]
-    assert counted == [(1, 0), (0, 1)]
-
-
-@pytest.mark.parametrize(
-    ("answer", "outcome", "reason"),
-    [
-        (GRANTED, "granted", "granted"),
-        (Granted(3, 10, replayed=True), "granted", "replayed"),
-        (DENIED, "denied", "window"),
-        (Unknown("timeout"), "unknown", "timeout"),
-        (RuntimeError("broken"), "unknown", "internal"),
-    ],
-    ids=["granted", "replayed", "denied", "unknown", "failed"],
-)
-@in_virtual_time
-async def test_claims_are_counted_by_outcome_and_reason(answer: Answer | Exception, outcome: str, reason: str) -> None:
-    board = Board()
-    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
-        await rig.errors(5)
-        await rig.advance(0.25)
-        await rig.answered(answer)
-    assert board.series("arbiter_claims_total") == {(outcome, reason): 1}
-    assert board.value("arbiter_claim_duration_seconds_count") == 1
-    assert board.value("arbiter_claim_duration_seconds_sum") == pytest.approx(0.25)
-    assert board.value("arbiter_budget_reachable") == (outcome != "unknown")
-
-
-@pytest.mark.parametrize(
-    ("answer", "shown"),
-    [
-        (Granted(2, 4), (2, 4, 1)),
-        (Denied("window", 30, 30, 60.0), (30, 30, 1)),
-        (Denied("hold", 1, 20, 60.0), (1, 20, 1)),
-        (Denied("hold", 0, 0, 60.0), (0, 10, None)),
-        (Unknown("timeout"), (0, 10, 0)),
-    ],
-    ids=["share of one server", "larger fleet", "held in the store", "held here without asking", "unknown"],
-)
-@in_virtual_time
-async def test_capacity_is_that_of_the_last_store_that_answered(
-    answer: Answer, shown: tuple[float, float, float | None]
-) -> None:
-    board = Board()
-    board.metrics.reachable.set(7)
-    async with ControllerRig(NO_SETTLE, observe=board.metrics.observe) as rig:
-        await rig.errors(5)
-        await rig.answered(answer)
-    used, capacity, reachable = shown
-    assert board.value("arbiter_budget_used_tokens") == used
-    assert board.value("arbiter_budget_capacity_tokens") == capacity
-    assert board.value("arbiter_budget_reachable") == (7 if reachable is None else reachable)
-
-
-# -- the controller, read at the scrape ---------------------------------------------------------------------------
-
-
-@in_virtual_time
-async def test_story_as_the_metrics_tell_it() -> None:
-    board = Board()
-    async with ControllerRig(observe=board.metrics.observe) as rig:
-        board.watch(rig)
-        began_s = rig.loop.time() + UNIX_S
-        await rig.pings(ErrorReport(2, ErrorLevel.CLIENT_ERROR))
-        await rig.advance(20.5)
-        assert board.value("arbiter_last_check_timestamp_seconds") == pytest.approx(began_s + 20)
-        assert board.value("arbiter_state_since_timestamp_seconds") == pytest.approx(began_s)
-        await rig.errors(3, kind="redis")
-        await rig.errors(2, kind="http", app_start="boot-1")
-        await rig.advance(3.25)
-        await rig.answered(GRANTED)
-
-        checks = board.series("arbiter_checks_total")
-        assert (set(checks), checks["fine",]) == ({("fine",), ("excessive",)}, 3)
-        assert board.series("arbiter_window_errors") == {("redis",): 3, ("http",): 2}
-        assert board.series("arbiter_errors_total") == {
-            ("server_error", "redis"): 3,
-            ("server_error", "http"): 2,
-            ("client_error", ""): 2,
-        }
-        assert board.value("arbiter_window_seconds") == 60
-        assert board.series("arbiter_state_changes_total") == {("up",): 1, ("suspect",): 1, ("draining",): 1}
-        await rig.errors(1, app_start="boot-2")
-        await rig.errors(1, app_start="boot-1")
-        assert board.value("arbiter_stale_reports_total") == 1
-        assert board.series("arbiter_window_errors") == {("unknown",): 1}
-        assert board.value("arbiter_errors_total", level="server_error", kind="redis") == 3
-
-
-# -- labels -------------------------------------------------------------------------------------------------
-
-
-@in_virtual_time
-async def test_flood_of_kinds_does_not_grow_the_page() -> None:
-    board = Board()
-    async with ControllerRig(observe=board.metrics.observe) as rig:
-        board.watch(rig)
-        sizes = []
-        for batch in range(3):
-            pings = [ErrorReport(1, level, f"kind-{batch}-{number}") for number in range(1000) for level in ErrorLevel]
-            await rig.pings(*pings)
-            await rig.advance(1)
-            sizes.append((len(board.series("arbiter_window_errors")), len(board.series("arbiter_errors_total"))))
-        assert sizes == [(33, 36)] * 3
-        assert sum(board.series("arbiter_window_errors").values()) == 3000
-
-
-# -- planned ends ---------------------------------------------------------------------------------------------
-
-AGING = replace(POLICY, lifetime_s=100.0, retire_timeout_s=60.0)
-NEVER = Counter({"granted": 0, "denied": 0, "unknown": 0, "not_honoured": 0, "would": 0})
-
-
-def retirements(board: Board) -> Counter[str]:
-    return Counter({outcome: int(count) for (outcome,), count in board.series("arbiter_retirements_total").items()})
-
-
-@in_virtual_time
-async def test_planned_end_is_counted_by_what_came_of_it_and_is_no_cull() -> None:
-    board = Board()
-    async with ControllerRig(AGING, observe=board.metrics.observe) as rig:
-        board.watch(rig)
-        await rig.advance(101)
-        assert board.value("arbiter_state", state="retiring") == 1.0
-        assert board.value("arbiter_age_seconds") == pytest.approx(101, abs=1)
-        seen = rig.controller.snapshot
-        assert board.value("arbiter_lifetime_due_timestamp_seconds") == seen.unix_of(seen.container.born + 100)
-        for answer in (Denied("slots", 1, 1, 10.0), Unknown("timeout"), Granted(1, 1)):
-            await rig.answered(answer)
-            await rig.advance(11)
-        assert retirements(board) == Counter({**NEVER, "granted": 1, "denied": 1, "unknown": 1})
-        await rig.advance(60)
-        assert retirements(board)["not_honoured"] == 1
-        assert board.value("arbiter_state_changes_total", state="up") == 2.0
-        assert (board.value("arbiter_culls_total"), board.series("arbiter_claims_total")) == (0.0, {})
-
-
-@pytest.mark.parametrize("where", ["step", "journal", "budget", "listener"])
-def test_failures_are_zero_before_the_first_one(where: str) -> None:
-    board = Board()
-    assert board.value("arbiter_failures_total", where=where) == 0
-    board.metrics.failed(Failure(where, ValueError()))
-    assert board.value("arbiter_failures_total", where=where) == 1
+    board.observe(CULLED, RETURNED, Checked(Verdict(Judgement.FINE)), TokenAnswered("web/a/-", DENIED, 0.25))
+    board.metrics.polled("/health", 200)
+    page, content_type = board.metrics.page()
+    assert (b'mode="enforce"' in page, content_type) == (True, "text/plain; version=0.0.4; charset=utf-8")
+    checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, timeout=60, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
