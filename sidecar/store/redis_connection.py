@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -33,53 +33,42 @@ _OURS: Final[Mapping[str, Any]] = {
 
 
 class RedisConnection:
-    """One connection at a time. ``pool`` makes it, with the help of ``sentinel`` if there is one."""
+    """A ``Redis`` with one connection. ``sentinels`` are asked while it connects, and closed afterwards."""
 
-    def __init__(self, pool: ConnectionPool, sentinel: Sentinel | None = None) -> None:
-        self._pool = pool
-        self._sentinel = sentinel
-        self._connection: AbstractConnection | None = None
+    def __init__(self, redis: Redis, sentinels: Sequence[Redis] = ()) -> None:
+        self._redis = redis.client()
+        self._redis.response_callbacks.clear()  # replies stay as they are
+        self._sentinels = sentinels
 
     @property
     def is_open(self) -> bool:
         """Whether there is a connection."""
-        return self._connection is not None
+        return self._redis.connection is not None
 
     @contextmanager
     def idle(self) -> Iterator[AbstractConnection | None]:
         """Lend the connection while no command is under way; None if there is none."""
-        yield self._connection
+        yield self._redis.connection
 
     async def execute_command(self, *command: str | bytes | int) -> Any:
         """The reply to one command, over a new connection if need be. Raises what redis-py raises."""
-        connection = self._connection or await self._connected()
-        await connection.send_command(*command)
-        return await connection.read_response()
+        if not self.is_open:
+            try:
+                await self._redis.initialize()
+            finally:
+                for sentinel in self._sentinels:
+                    with suppress(*FAILURES):
+                        await sentinel.aclose()
+        return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
     async def aclose(self) -> None:
         """End the connection; the next command makes another."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.disconnect()
-
-    async def _connected(self) -> AbstractConnection:
-        connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]
-        try:
-            await connection.connect()  # type: ignore[no-untyped-call]
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        finally:
-            for client in self._sentinel.sentinels if self._sentinel else ():
-                with suppress(*FAILURES):
-                    await client.aclose()
-        self._connection = connection
-        return connection
+        await self._redis.aclose(close_connection_pool=True)
 
 
 def fixed_connection(url: str, timeout_s: float, password_file: str) -> RedisConnection:
     """The connection to the server at a fixed address, made within ``timeout_s``. Raises as ``options_of`` does."""
-    return RedisConnection(ConnectionPool(**options_of(parse_url(url), timeout_s, password_file)))
+    return RedisConnection(Redis.from_pool(ConnectionPool(**options_of(parse_url(url), timeout_s, password_file))))
 
 
 def master_connection(place: RedisUrl, timeout_s: float, password_file: str) -> RedisConnection:
@@ -99,8 +88,7 @@ def master_connection(place: RedisUrl, timeout_s: float, password_file: str) -> 
     sentinel.sentinels = [
         Redis.from_pool(ConnectionPool(**options, host=host, port=port)) for host, port in place.hosts
     ]
-    pool = sentinel.master_for(place.path[0], **master).connection_pool
-    return RedisConnection(pool, sentinel)
+    return RedisConnection(sentinel.master_for(place.path[0], **master), sentinel.sentinels)
 
 
 def options_of(
