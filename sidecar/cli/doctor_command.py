@@ -49,21 +49,17 @@ def doctor(ctx: click.Context, /, *, job_file: str | None, scrape: str | None, u
         name = URL if url is None else "--url"
         raise click.UsageError(f"{name}: not for doctor: it looks at the machine on which it runs, so run it there")
     is_set_here = {*origins(given(ctx), environ).values()} - {"default", "nomad"}
-    groups = None if job_file is None else job.read(job_file)
+    spec = None if job_file is None else job.read(job_file)
     page = None if scrape is None else scrape_findings.target(scrape)
-    examined = _examined(config(ctx), groups, page, is_here=groups is None or bool(is_set_here))
+    examined = _examined(config(ctx), spec, page, is_here=spec is None or bool(is_set_here))
     found = asyncio.run(_all(examined, print_each=not as_json))
     failed = any(each.level is FindingLevel.FAIL for each in found)
     if as_json:
         show({"failed": failed, "findings": [each._asdict() for each in found]})
-    if (
-        not failed
-        and groups is None
-        and page is None
-        and any(each.what == sidecar_findings.NO_SIDECAR for each in found)
-    ):
-        return EXIT_NO_SIDECAR
-    return EXIT_FAILED if failed else 0
+    if failed:
+        return EXIT_FAILED
+    is_missed = spec is None and page is None and any(each.what == sidecar_findings.NO_SIDECAR for each in found)
+    return EXIT_NO_SIDECAR if is_missed else 0
 
 
 async def _all(examined: AsyncIterator[Finding], *, print_each: bool) -> list[Finding]:
@@ -77,7 +73,7 @@ async def _all(examined: AsyncIterator[Finding], *, print_each: bool) -> list[Fi
 
 
 async def _examined(
-    effective: Config, groups: list[job.Group] | None, page: Target | None, *, is_here: bool
+    effective: Config, spec: job.Block | None, page: Target | None, *, is_here: bool
 ) -> AsyncIterator[Finding]:
     """Look at this machine and its store, if settings say where they are, and at what the options name."""
     if is_here:
@@ -88,7 +84,7 @@ async def _examined(
             yield warn("store", effective.alone)
         for found in (*sidecar_findings.of_sidecar(effective), *sidecar_findings.of_files(effective, os.environ)):
             yield found
-    for found in job_findings.of_job(groups or []) if groups is not None else ():
+    for found in () if spec is None else job_findings.of_job(spec):
         yield found
     if page is not None or effective.scrape.scrape_url:
         for found in await scrape_findings.of_page(effective.scrape, page):

@@ -26,7 +26,8 @@ from deploy.nomad_job import (
 from sidecar import __version__
 from sidecar.cli.doctor import job as jobs
 from sidecar.cli.doctor import job_findings
-from sidecar.cli.doctor.job import Check, Group, Restart
+from sidecar.cli.doctor.job_pair import restart_of, services_of
+from sidecar.cli.doctor.job_settings import ports_of
 from sidecar.config.load import load
 from sidecar.runlock import durations
 
@@ -52,61 +53,47 @@ def job() -> JobFile:
 # -- what doctor reads ------------------------------------------------------------------------------------------------
 
 
-def _restart(task: Block) -> Restart:
-    policy = one(task, "restart")
-    whole = {"delay": "15s", "interval": "30m", **policy}
-    return Restart(policy["attempts"], seconds(whole, "delay"), policy["mode"], seconds(whole, "interval"))
-
-
-def _checks(app: Block) -> list[Check]:
-    checks = []
-    for service, check in ((each, check) for each in blocks(app, "service") for check in blocks(each, "check")):
-        restart = one(check, "check_restart")
-        checks.append(
-            Check(
-                "app",
-                check.get("path", ""),
-                str(check.get("port", service["port"])),
-                seconds(check, "interval"),
-                restart.get("limit", 0),
-                seconds({"grace": "1s", **restart}, "grace"),
-                is_secured=False,
-                misspelt="",
-            )
-        )
-    return checks
-
-
 @both_jobs
 def test_sample_has_what_the_job_file_says(path: Path, sample: str) -> None:
-    (group,), shipped = jobs.read(str(SAMPLES / sample)), read(path.read_text())
-    app, arbiter = group.tasks
-    assert (app.restart, arbiter.restart) == (_restart(shipped.app), _restart(shipped.arbiter))
-    assert (app.shutdown_delay_s, app.kill_timeout_s) == (
-        seconds(shipped.app, "shutdown_delay"),
-        seconds({"kill_timeout": "5s", **shipped.app}, "kill_timeout"),
-    )
-    assert arbiter.kill_timeout_s == seconds(shipped.arbiter, "kill_timeout")
-    assert arbiter.env == one(shipped.arbiter, "env")
-    assert arbiter.is_sidecar == one(shipped.arbiter, "lifecycle")["sidecar"]
-    assert arbiter.memory_mb == one(shipped.arbiter, "resources")["memory"]
-    assert arbiter.has_token == bool(one(shipped.arbiter, "identity").get("file"))
-    assert [(each.change_mode, each.is_env) for each in arbiter.templates] == [
+    (group,), shipped = jobs.read(str(SAMPLES / sample)).blocks("TaskGroups"), read(path.read_text())
+    app, arbiter = group.blocks("Tasks")
+    for task, written in ((app, shipped.app), (arbiter, shipped.arbiter)):
+        policy = {"delay": "15s", "interval": "30m", **one(written, "restart")}
+        times = seconds(policy, "delay"), seconds(policy, "interval")
+        assert restart_of(group, task) == (policy["attempts"], times[0], policy["mode"], times[1])
+    assert app.seconds("ShutdownDelay") == seconds(shipped.app, "shutdown_delay")
+    assert arbiter.seconds("KillTimeout") == seconds(shipped.arbiter, "kill_timeout")
+    env = arbiter.block("Env")
+    assert {name: env.text(name) for name in env} == one(shipped.arbiter, "env")
+    assert arbiter.block("Lifecycle").flag("Sidecar") == one(shipped.arbiter, "lifecycle")["sidecar"]
+    assert arbiter.block("Resources").number("MemoryMB") == one(shipped.arbiter, "resources")["memory"]
+    assert [(each.text("ChangeMode"), each.flag("Envvars")) for each in arbiter.blocks("Templates")] == [
         (each["change_mode"], each["env"]) for each in blocks(shipped.arbiter, "template")
     ]
-    _has_the_rest(group, shipped)
+    assert ports_of(group) == {label: port["to"] for label, port in shipped.ports.items()}
+    again, sampled = one(shipped.group, "reschedule"), group.block("ReschedulePolicy")
+    assert (sampled.text("DelayFunction"), sampled.flag("Unlimited")) == (again["delay_function"], again["unlimited"])
+    assert _checks_of_sample(group) == _checks(shipped.app)
 
 
-def _has_the_rest(group: Group, shipped: JobFile) -> None:
-    """What belongs to the group: network, services and the replacement."""
-    again = one(shipped.group, "reschedule")
-    assert (again["delay_function"], again["unlimited"]) == ("constant", True)
-    assert group.replaced_within_s == seconds(again, "delay")
-    assert group.network_mode == one(shipped.group, "network")["mode"]
-    assert group.ports == {label: port["to"] for label, port in shipped.ports.items()}
-    services = blocks(shipped.app, "service")
-    assert [*group.tags] == [tag for service in services for tag in service.get("tags", [])]
-    assert [*group.checks] == _checks(shipped.app)
+def _checks_of_sample(group: jobs.Block) -> list[tuple[object, ...]]:
+    return [
+        (
+            *(check.text("Path"), check.text("PortLabel", service.text("PortLabel")), check.seconds("Interval")),
+            *(check.block("CheckRestart").number("Limit"), check.block("CheckRestart").seconds("Grace", 1.0)),
+        )
+        for service, _ in services_of(group)
+        for check in service.blocks("Checks")
+    ]
+
+
+def _checks(app: Block) -> list[tuple[object, ...]]:
+    found: list[tuple[object, ...]] = []
+    for service, check in ((each, check) for each in blocks(app, "service") for check in blocks(each, "check")):
+        restart = one(check, "check_restart")
+        asked = check.get("path", ""), str(check.get("port", service["port"])), seconds(check, "interval")
+        found.append((*asked, restart.get("limit", 0), seconds({"grace": "1s", **restart}, "grace")))
+    return found
 
 
 @both_jobs

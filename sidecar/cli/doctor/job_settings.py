@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from sidecar.cli.doctor.job import Group, Task
+from sidecar.cli.doctor.job import Block
 from sidecar.config import addresses
 from sidecar.config.load import SettingsError, load
 from sidecar.config.settings import Config
+
+SOME_PORT: Final = 20_000
+"""Nomad chooses dynamic ports from here on; a port that the job does not know is this one or one of the next."""
 
 _REDIS: Final = "ARBITER_REDIS_URL"
 _NOMAD: Final = {
@@ -48,13 +52,23 @@ class JobSettings(NamedTuple):
     """Whether more settings may be in a TOML file, which is in the allocation."""
 
 
-def read(group: Group, arbiter: Task) -> JobSettings:
-    """Return the settings of the arbiter of this group."""
-    raw = dict(arbiter.env)
-    templates = [template.data for template in arbiter.templates if template.is_env]
+def ports_of(group: Block) -> dict[str, int]:
+    """Label -> port as the tasks see it."""
+    network = next(iter(group.blocks("Networks")), Block({}))
+    ports = [*network.blocks("ReservedPorts"), *network.blocks("DynamicPorts")]
+    return {
+        port.text("Label"): max(port.number("To"), 0) or port.number("Value") or SOME_PORT + number
+        for number, port in enumerate(ports)
+    }
+
+
+def read(arbiter: Block, ports: Mapping[str, int]) -> JobSettings:
+    """Return the settings of this arbiter."""
+    raw = {name: arbiter.block("Env").text(name) for name in arbiter.block("Env")}
+    templates = [each.text("EmbeddedTmpl") for each in arbiter.blocks("Templates") if each.flag("Envvars")]
     for name, value in (found for data in templates for found in _ASSIGNMENT.findall(data)):
         raw[name] = value.strip("\"'")
-    environ = _NOMAD | {name: _filled_in(value, group) for name, value in raw.items()}
+    environ = _NOMAD | {name: _filled_in(value, ports) for name, value in raw.items()}
     environ |= {f"ARBITER_{name}": sample for name, sample in _ELSEWHERE.items() if raw.get(f"ARBITER_{name}")}
     has_file = "ARBITER_CONFIG" in raw
     if _REDIS in raw or templates or has_file:  # a template may get the name of a variable from elsewhere, too
@@ -66,15 +80,15 @@ def read(group: Group, arbiter: Task) -> JobSettings:
         return JobSettings(load({}, _NOMAD), error.problems, is_public_secured=False, has_file=has_file)
 
 
-def _filled_in(value: str, group: Group) -> str:
+def _filled_in(value: str, ports: Mapping[str, int]) -> str:
     """The value with samples in it, empty if Nomad or a template fills in what the file does not tell."""
 
     def sample(found: re.Match[str]) -> str:
         if not (port := _OF_PORT.fullmatch(found[1])):
             return _NOMAD.get(found[1], found[0])
-        if port[2] not in group.ports and port[1] != "IP":
+        if port[2] not in ports and port[1] != "IP":
             return found[0]
-        number = group.ports.get(port[2], 0)
+        number = ports.get(port[2], 0)
         return {"PORT": f"{number}", "ADDR": f"127.0.0.1:{number}", "IP": "127.0.0.1"}[port[1]]
 
     filled = _INTERPOLATION.sub(sample, value)
