@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +14,6 @@ from harness.raw_http import Observed, RawConnection, post
 from harness.virtual_time import in_virtual_time, settle
 from harness.waiting import eventually
 from sidecar.net.token_check import LIMIT_S, TokenCheck
-from sidecar.net.token_file import Token
 from sidecar.net.web import HttpError
 
 if TYPE_CHECKING:
@@ -64,16 +62,6 @@ async def _refused(check: TokenCheck, header: str = RIGHT) -> HttpError:
     return refused.value
 
 
-async def test_file_is_read_at_each_use(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    check = TokenCheck(Token(str(path)).read)
-    for content, header in ((WORD, RIGHT), (WRONG.removeprefix("Bearer ").encode(), WRONG)):
-        path.write_bytes(content)
-        assert [await check.allows(brought) for brought in (RIGHT, WRONG)] == [header == RIGHT, header == WRONG]
-    path.unlink()
-    assert not await check.allows(WRONG)
-
-
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer ", f"Basic {WORD.decode()}"])
 @in_virtual_time
 async def test_request_without_a_token_does_not_read_the_file(disk: Disk, header: str | None) -> None:
@@ -90,8 +78,7 @@ async def test_request_that_waits_for_a_hung_disk_is_refused_in_time_with_the_re
     refused = await _refused(TokenCheck(disk.read))
     assert asyncio.get_running_loop().time() - begun_at == pytest.approx(LIMIT_S)
     assert (refused.status, refused.word) == (503, "token_file")
-    assert "ARBITER_TOKEN_FILE cannot be read within 2 s" in str(refused)
-    assert WORD.decode() not in str(refused)
+    assert str(refused) == "token: the file of ARBITER_TOKEN_FILE cannot be read within 2 s, try again"
 
 
 @in_virtual_time
@@ -192,14 +179,3 @@ async def test_reports_are_taken_while_an_order_waits_for_the_disk(disk: Disk) -
         disk.goes_on.set()
         assert (await orders.answer()).status == 200
     assert observed.failures == []
-
-
-async def test_order_that_waits_too_long_is_not_carried_out_and_counted(disk: Disk) -> None:
-    observed = Observed()
-    async with (
-        serving(ROUTES, observed, authorize=TokenCheck(disk.read, 0.05).allows) as server,
-        await RawConnection.to(server) as orders,
-    ):
-        answer = await orders.ask(post("/hold", b"", f"Authorization: {RIGHT}"))
-    assert (answer.status, observed.words) == (503, ["token_file"])
-    assert "ARBITER_TOKEN_FILE" in answer.error

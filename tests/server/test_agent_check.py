@@ -18,7 +18,7 @@ from sidecar.core.life import transitions
 from sidecar.core.life.container import start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.triggers import StopRequested
-from sidecar.core.types import Denied, Evidence, Granted, Latch, Policy, State
+from sidecar.core.types import Evidence, Granted, Latch, Policy, State
 from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.server.agent_check import AgentCheck, line
 
@@ -43,11 +43,9 @@ STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
 @pytest.mark.parametrize(
     ("container", "said"),
     [
-        pytest.param(STARTING, "up ready 100%\n", id="starting"),
-        pytest.param(UP, "up ready 100%\n", id="up"),
-        pytest.param(SUSPECT, "up ready 100%\n", id="suspect"),
-        pytest.param(replace(SUSPECT, answer=Denied("window", 10, 10, 60.0)), "up ready 100%\n", id="denied"),
-        pytest.param(replace(SUSPECT, would_culls=1, would_down=True), "up ready 100%\n", id="would be culled"),
+        pytest.param(STARTING, "up ready 73%\n", id="starting"),
+        pytest.param(UP, "up ready 73%\n", id="up"),
+        pytest.param(SUSPECT, "up ready 73%\n", id="suspect"),
         pytest.param(DRAINING, f"drain 0% #{SENTENCE}\n", id="draining"),
         pytest.param(DOWN, f"fail #culled: {SENTENCE}\n", id="down"),
         pytest.param(STOPPING, "drain 0% #the sidecar is stopping\n", id="stopping"),
@@ -55,47 +53,15 @@ STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
         pytest.param(STOPPING_DOWN, f"drain 0% #{SENTENCE}\n", id="stopping while down"),
     ],
 )
-def test_line_of_each_state(container: Container, said: str) -> None:
-    assert line(container) == said
-
-
-@pytest.mark.parametrize(
-    ("weight", "said"),
-    [
-        pytest.param(100, "up ready 100%\n", id="well"),
-        pytest.param(73, "up ready 73%\n", id="not so well"),
-        pytest.param(10, "up ready 10%\n", id="at the floor"),
-        pytest.param(1, "up ready 1%\n", id="at the least floor"),
-    ],
-)
-@pytest.mark.parametrize("container", [STARTING, UP, SUSPECT], ids=["starting", "up", "suspect"])
-def test_line_in_balance_has_the_weight(container: Container, weight: int, said: str) -> None:
-    assert line(container, weight) == said
-
-
-@pytest.mark.parametrize("container", [DRAINING, DOWN, STOPPING, STOPPING_DRAINING, STOPPING_DOWN])
-def test_line_out_of_balance_is_the_same_at_any_weight(container: Container) -> None:
-    assert line(container, 73) == line(container)
-
-
-@pytest.mark.parametrize(
-    ("reason", "said"),
-    [
-        pytest.param("a\nup ready 100%\n", "fail #culled: a?up ready 100%?\n", id="newlines"),
-        pytest.param("a\r\nb\0c\td\x7fe", "fail #culled: a??b?c?d?e\n", id="control characters"),
-        pytest.param("f\u00fcnf \u23f1 \ud800 \u2028", "fail #culled: f?nf ? ? ?\n", id="not ASCII"),
-        pytest.param("x" * 1_000, "fail #culled: " + "x" * 112 + "\n", id="very long"),
-        pytest.param("", "fail #culled: \n", id="empty"),
-    ],
-)
-def test_reason_read_from_disk_is_made_printable(reason: str, said: str) -> None:
-    assert line(replace(DOWN, latch=replace(LATCH, reason=reason))) == said
+def test_line_of_each_state_has_the_weight_or_the_reason(container: Container, said: str) -> None:
+    assert line(container, 73) == said
 
 
 @settings(deadline=None)
 @given(st.sampled_from([DRAINING, DOWN, STOPPING_DOWN]), st.text() | st.text(min_size=200))
 def test_any_reason_is_one_short_line_of_ascii(container: Container, reason: str) -> None:
     said = line(replace(container, latch=replace(LATCH, reason=reason)))
+    assert len(said) >= min(127, len(reason) + 11)
     assert said.isascii()
     assert len(said) < 128
     assert said[:-1].isprintable()
@@ -178,14 +144,6 @@ async def test_a_thousand_pollers_at_once_get_one_line_each(controller: Controll
         said = await asyncio.gather(*(_poll(address) for _ in range(1_000)))
     assert set(said) == {UP_LINE.encode()}
     assert len(controller.polls) == 1_000
-
-
-async def test_poller_that_sends_something_gets_its_line_too(controller: Controller) -> None:
-    async with controller.agent() as address:
-        with socket.create_connection(address) as poller:  # into the backlog: the agent sees it with what it has sent
-            poller.sendall(b"agent-send of HAProxy\n")
-            # Not to the end of the connection: unread data turns that into a reset.
-            assert await asyncio.to_thread(poller.recv, 100) == UP_LINE.encode()
 
 
 async def test_pollers_that_hang_up_or_reset_do_no_harm(controller: Controller) -> None:

@@ -17,7 +17,6 @@ from sidecar.core.types import (
     Denied,
     Evidence,
     Granted,
-    Hold,
     Judgement,
     Policy,
     Reason,
@@ -31,7 +30,6 @@ POLICY = Policy(error_limit=5, settle_s=1.0, drain_s=10.0)
 BAD = Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 server errors"),))
 FINE = Verdict(Judgement.FINE)
 STARTED = start("app/a", 0.0, POLICY)
-HOLD = Hold("anna", "a deploy", 1_000.0)
 
 
 class Life:
@@ -63,6 +61,7 @@ class Life:
 
 def test_cull_is_shown_step_by_step() -> None:
     life = Life()
+    assert not life.history.answered_at
     life.judged(BAD, 1.0)
     life.judged(BAD, 2.0)
     life.answered(Denied("window", 10, 10, 60.0), 3.0)
@@ -78,7 +77,7 @@ def test_cull_is_shown_step_by_step() -> None:
         *("suspect", "denied", "unknown", "granted", "culled", "down", "restarted", "up", "stopping"),
     ]
     newest = life.history.newest()
-    assert newest[0].at == 1060.0
+    assert (newest[0].at, life.history.answered_at) == (1060.0, 1021.0)
     assert (newest[4].what, newest[4].sentence) == ("culled", "7 server errors")
     assert newest[3].sentence == "it drained for 10 s"
 
@@ -111,16 +110,6 @@ def test_shadow_mode_shows_what_would_have_happened() -> None:
     assert life.decisions == ["suspect", "granted", "would_cull", "would_recover"]
 
 
-def test_refusal_by_a_hold_names_its_author_and_reason() -> None:
-    life = Life()
-    life.judged(BAD, 1.0)
-    life.judged(BAD, 2.0)
-    life.answered(Denied("hold", 0, 10, 60.0, hold=HOLD), 3.0)
-    denied = life.history.newest()[0]
-    assert (denied.what, denied.reason) == ("denied", "hold")
-    assert denied.sentence == "anna holds the service: a deploy, no container is culled for 1m"
-
-
 @pytest.mark.parametrize(
     ("event", "what"),
     [
@@ -136,13 +125,3 @@ def test_retirement_is_shown_step_by_step(event: Event, what: str) -> None:
     life = Life()
     life.history.notice(Record((event,), STARTED, Evidence(60)))
     assert life.decisions == [what]
-
-
-def test_time_of_the_last_answer_is_known() -> None:
-    life = Life()
-    assert life.history.answered_at is None
-    life.judged(BAD, 1.0)
-    life.judged(BAD, 2.0)
-    life.answered(Denied("window", 10, 10, 60.0), 3.0)
-    life.judged(BAD, 4.0)
-    assert life.history.answered_at == 1003.0

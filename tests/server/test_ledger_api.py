@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get
+from sidecar.core.explain import reasons
 from sidecar.core.types import Entry, Unknown
-from sidecar.server.ledger_api import LedgerApi, LedgerQuery
+from sidecar.server.ledger_api import LedgerApi
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -100,7 +101,6 @@ async def test_entries_are_shown_as_in_the_ledger(wire: RawConnection, rig: Ledg
         ("since=7d&most=7", (NOW_S - 7 * 86400, "", 7)),
         ("after=17-3&since=0", (NOW_S, "17-3", 500)),
         ("after=17-3,-,9-1", (NOW_S - 3600, "17-3,-,9-1", 500)),
-        ("after=&most=1", (NOW_S - 3600, "", 1)),
     ],
 )
 async def test_query_has_since_after_and_most(
@@ -114,16 +114,12 @@ async def test_query_has_since_after_and_most(
     ("query", "name"),
     [
         ("since=soon", "since"),
-        ("since=-1", "since"),
         ("since=401d", "since"),
-        ("since=1&since=2", "since"),
         ("after=x", "after"),
         ("after=" + "1" * 401, "after"),
-        ("after=%00", "after"),
         ("most=0", "most"),
         ("most=501", "most"),
         ("most=%D9%A3", "most"),
-        ("most=ten", "most"),
         ("limit=5", "limit"),
     ],
 )
@@ -136,32 +132,14 @@ async def test_bad_query_is_refused_with_the_name_of_the_field(
     assert rig.asked == []
 
 
-async def test_without_an_answer_the_sidecars_own_entries_are_shown(wire: RawConnection, rig: LedgerRig) -> None:
-    rig.says = Unknown("connection")
-    answer = (await wire.ask(get("/events?since=60"))).json()
-    observed = {"stored": False, "error": "connection", "sentence": "Redis cannot be reached"}
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_without_an_answer_in_time_the_newest_of_its_own_entries_are_shown(
+    wire: RawConnection, rig: LedgerRig, *, hangs: bool
+) -> None:
+    rig.says, rig.hangs = Unknown("connection"), hangs
+    rig.local.insert(0, rig.local[0]._replace(at=NOW_S - 20))
+    answer = (await wire.ask(get("/events?since=60&most=1"))).json()
+    error = "timeout" if hangs else "connection"
+    observed = {"stored": False, "error": error, "sentence": reasons.failure(error)}
     assert answer == {**IDENTITY, "events": [{**SHOWN, "id": ""}], **observed}
     assert rig.since == [NOW_S - 60]
-
-
-async def test_ledger_that_hangs_is_waited_for_within_the_limit(wire: RawConnection, rig: LedgerRig) -> None:
-    rig.hangs = True
-    answer = (await wire.ask(get("/events"))).json()
-    assert (answer["stored"], answer["error"]) == (False, "timeout")
-
-
-async def test_newest_of_its_own_entries_are_shown(wire: RawConnection, rig: LedgerRig) -> None:
-    rig.says = Unknown("connection")
-    rig.local = [CULLED._replace(at=float(number)) for number in range(5)]
-    answer: dict[str, Any] = (await wire.ask(get("/events?most=2"))).json()
-    assert [event["at"] for event in answer["events"]] == [3.0, 4.0]
-
-
-async def test_text_of_any_kind_is_json(wire: RawConnection, rig: LedgerRig) -> None:
-    hostile = '</script>\x1b[2J\ud800"'
-    rig.says = [CULLED._replace(kind=hostile)]
-    assert (await wire.ask(get("/events"))).json()["events"][0]["kind"] == hostile
-
-
-def test_default_is_the_last_hour() -> None:
-    assert LedgerQuery() == (3600.0, "", 500)

