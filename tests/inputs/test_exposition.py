@@ -88,15 +88,7 @@ def test_exemplar_is_ignored(line: str, value: float) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "#up 1",
-        "  # HELP up up{} 1",
-        "upper 1",
-        "not_up 1",
-        'other{a="up"} 1',
-        "UP 1",
-        "up:up 1",
-        "up",
-        " up 3",
+        *("#up 1", "  # HELP up up{} 1", "upper 1", "not_up 1", 'other{a="up"} 1', "UP 1", "up:up 1", "up", " up 3"),
         '{"up"} 3',
     ],
 )
@@ -108,21 +100,9 @@ def test_other_lines_are_ignored(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b"up ",
-        b"up 1 x",
-        b"up 1 2 3",
-        b"up 1_0",
-        b'up{a="b" 1',
-        b'up{a="b}" 1',
-        b"up{a=b} 1",
-        b"up{a} 1",
-        b'up{a="b" c="d"} 1',
-        b'up{a="b",a="c"} 1',
-        b'up{,a="b"} 1',
-        b'up{"a"="b"} 1',
-        b'up{a="b"}',
-        b'up{a="\xff"} 1',
-        b"up 0xp",
+        *(b"up ", b"up 1 x", b"up 1 2 3", b"up 1_0", b"up 0xp", b"up{a=b} 1", b"up{a} 1"),
+        *(b'up{a="b" 1', b'up{a="b}" 1', b'up{a="b" c="d"} 1', b'up{a="b",a="c"} 1', b'up{,a="b"} 1', b'up{"a"="b"} 1'),
+        *(b'up{a="b"}', b'up{a="\xff"} 1'),
     ],
 )
 def test_invalid_selected_line_is_refused(line: bytes) -> None:
@@ -151,13 +131,7 @@ def test_invalid_selected_line_is_refused(line: bytes) -> None:
 )
 @pytest.mark.parametrize("step", [1, 3, 1000])
 def test_end_of_a_page(
-    *,
-    data: bytes,
-    openmetrics: bool,
-    whole: bool,
-    values: list[float],
-    cut_off: bool,
-    step: int,
+    *, data: bytes, openmetrics: bool, whole: bool, values: list[float], cut_off: bool, step: int
 ) -> None:
     scanner = Scanner([family("up")], parse_series, openmetrics=openmetrics)
     for begin in range(0, len(data), step):
