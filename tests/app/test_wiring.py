@@ -71,6 +71,7 @@ ROWS: Final = (
     Row("error_limit", "7", "Policy.error_limit", "7"),
     Row("error_limit", "7", "FleetSettings.error_limit", "7"),
     Row("error_window", "30s", "RollingCounts.seconds", "30"),
+    Row("error_window", "30s", "Hook.timeout_s", "15.0"),
     Row("kind_limits", "redis:3", "Policy.kind_limits", "3 redis"),
     Row("kind_limits", "cache:off", "Measurements.ignored", "cache"),
     Row("error_ratio", "0.25", "Policy.error_ratio", "0.25"),
