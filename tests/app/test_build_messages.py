@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 
 from harness import receiver as listening
 from harness.waiting import wait_for
@@ -24,18 +24,6 @@ from sidecar.telemetry.observers import Observers
 
 def settings(**given: object) -> Config:
     return load({}, {f"ARBITER_{name.upper()}": str(value) for name, value in given.items()})
-
-
-def test_no_messages_without_a_webhook() -> None:
-    assert not settings().notify.has_webhook
-
-
-async def test_observers_and_metrics_are_those_of_the_messenger() -> None:
-    registry, observers = CollectorRegistry(), Observers()
-    records: Any = None  # nothing is asked before it runs
-    built = build_messages.messenger(settings(webhook_url="http://a/hook"), records, observers, registry, Log())
-    assert (observers.steps, observers.beats) == ([built.notice], [built.beaten])
-    assert b"arbiter_messages_waiting 0.0" in generate_latest(registry)
 
 
 async def test_result_of_an_action_and_a_sample_have_no_secrets(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +14,12 @@ import pytest
 from harness.claims import beat, claim, down, lease, suspect
 from sidecar.app import build_store
 from sidecar.config.load import load
-from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.types import Beat, CauseTrial, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
+from sidecar.core.fleet.fleet_settings import FleetSettings, Share
+from sidecar.core.fleet.rotation import RotationPlan
+from sidecar.core.types import CauseTrial, Claim, Denied, Fleet, Granted, Hold, Unknown
 from sidecar.store.budget import Counter
 
 if TYPE_CHECKING:
-    from harness.redis_server import RedisServer
     from sidecar.config.settings import Config
 
 TOP = Path(__file__).parents[2]
@@ -51,17 +50,6 @@ def test_sidecar_without_redis_keeps_no_floor_and_loses_no_memory() -> None:
     found = terms()
     assert (found.min_healthy, found.after_loss_wait, found.servers) == ("0", False, "")
     assert found.trial
-
-
-def test_no_term_is_left_out() -> None:
-    article = {"preset": "classdojo", "beat_interval": "20s", "probation": "1s", "budget": "9", "budget_window": "5m"}
-    found = terms(**article, **REDIS)
-    untouched = {
-        field.name
-        for field in fields(FleetSettings)
-        if getattr(found, field.name) == getattr(FleetSettings(), field.name)
-    }
-    assert untouched == {"spacing_us", "refund_max"}
 
 
 # -- the address of Redis -----------------------------------------------------------------------------------
@@ -177,23 +165,26 @@ def test_nothing_of_redis_is_imported_before_the_budget_is_asked(url: str) -> No
     assert json.loads(ran.stdout) == []
 
 
-# -- with real servers --------------------------------------------------------------------------------------
+# -- how the fleet retires --------------------------------------------------------------------------------------------
 
-PATIENT = {"redis_timeout": "10s", "check_interval": "40s"}
-GATELESS = {**PATIENT, "after_data_loss": "continue", "trial": "off", "min_healthy": "0"}
-WELL = Beat("one", "boot", Presence.WELL, first=True)
+HALF = Share(500, is_part=True)
 
 
 @pytest.mark.parametrize(
-    ("flags", "prefix"),
-    [({"mode": "shadow"}, "{ha:default/app}:shadow:"), ({"mode": "enforce"}, "{ha:default/app}:")],
-    ids=["shadow", "enforce"],
+    ("flags", "plan"),
+    [
+        ({}, RotationPlan(0.0, Share(1), 60.0, HALF)),
+        (
+            {"lifetime": "6h", "redis_url": "redis://a", "retire_slots": "2"},
+            RotationPlan(21_600.0, Share(2), 60.0, HALF),
+        ),
+        (
+            {"drain": "90s", "retire_slots": "10%"},
+            RotationPlan(0.0, Share(100, is_part=True), 90.0, HALF),
+        ),
+        ({"min_healthy": "3"}, RotationPlan(0.0, Share(1), 60.0, Share(3))),
+    ],
+    ids=["never", "two at once", "a part at once, and none is replaced before it has drained", "another floor"],
 )
-async def test_every_key_begins_with_the_prefix(redis_server: RedisServer, flags: dict[str, str], prefix: str) -> None:
-    held = build_store.budget(settings(redis_url=redis_server.url, **GATELESS, **flags), lambda _error: None)
-    assert isinstance(await held.beat(WELL), Fleet)
-    assert isinstance(await held.claim(CLAIM), Granted)
-    await held.aclose()
-    keys = redis_server.cli("KEYS", "*")
-    assert keys
-    assert all(key.startswith(prefix) and key.count(":shadow") == prefix.count(":shadow") for key in keys)
+def test_plan_is_that_of_the_settings(flags: dict[str, str], plan: RotationPlan) -> None:
+    assert build_store.rotation_plan(load(flags, {})) == plan

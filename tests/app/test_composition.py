@@ -68,15 +68,9 @@ WORKS: Final = [
     "Scraper.run",
     "_warn_of_files",
 ]
-REMOTE: Final = (
-    ("/why", "GET"),
-    ("/fleet", "GET"),
-    ("/events", "GET"),
-    ("/watch", "GET"),
-    ("/page/state", "GET"),
-    ("/hold", "POST"),
-    ("/hold", "DELETE"),
-)
+TOKEN: Final = {"Authorization": f"Bearer {WORD}"}
+BROWSER: Final = {"Sec-Fetch-Site": "cross-site"}
+OWN_PAGE: Final = {"Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture
@@ -187,38 +181,29 @@ async def test_app_that_does_not_listen_is_a_metric_and_a_warning(
 # -- who may ask what ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("path", "method"), REMOTE, ids=lambda word: word)
-async def test_page_listener_asks_everybody_for_the_token(whole: Composed, path: str, method: str) -> None:
-    assert (await whole.ask("page", f"{method} {path}")).status == 401
-    if path != "/hold":  # an order without its body
-        assert (await whole.ask("page", f"{method} {path}", Authorization=f"Bearer {WORD}")).status == 200
-
-
-BROWSER: Final = {"Sec-Fetch-Site": "cross-site"}
-OWN_PAGE: Final = {"Sec-Fetch-Site": "same-origin"}
+PUBLIC: Final = ("/health", "/health/haproxy", "/health/nomad", "/metrics", "/why")
+PAGE: Final = ("/why", "/fleet", "/events", "/watch", "/page/state")
 
 
 @pytest.mark.parametrize(
-    ("request_line", "headers", "status"),
+    ("listener", "request_lines", "headers", "status"),
     [
-        ("GET /why", {}, 200),
-        ("GET /why", BROWSER, 403),
-        ("GET /page/state", OWN_PAGE, 200),
-        ("GET /page/state", {"Host": "rebound.example"}, 403),
-        ("POST /cull", {}, 401),
+        ("public", [f"GET {path}" for path in PUBLIC], {}, 200),
+        ("public", ["GET /livez", "GET /readyz"], {}, 503),  # nothing runs here
+        ("public", [f"GET {path}" for path in ("/hold", "/fleet", "/events", "/page", "/verdict")], {}, 404),
+        ("page", [*(f"GET {path}" for path in PAGE), "POST /hold", "DELETE /hold"], {}, 401),
+        ("page", [f"GET {path}" for path in PAGE], TOKEN, 200),
+        ("page", ["POST /errors", "POST /cull"], TOKEN, 404),
+        ("local", ["GET /why", "GET /fleet", "GET /verdict"], {}, 200),
+        ("local", ["GET /why"], BROWSER, 403),
+        ("local", ["GET /page/state"], OWN_PAGE, 200),
+        ("local", ["GET /page/state"], {"Host": "rebound.example"}, 403),
+        ("local", ["POST /cull", "POST /revive", "POST /hold"], {}, 401),
     ],
-    ids=["command", "another site", "page", "page under another name", "order without the token"],
+    ids=lambda value: value if isinstance(value, str) else None,
 )
-async def test_local_listener_refuses_what_a_page_of_another_site_could_send(
-    whole: Composed, request_line: str, headers: dict[str, str], status: int
+async def test_each_listener_serves_what_its_clients_may_ask(
+    whole: Composed, listener: str, request_lines: list[str], headers: dict[str, str], status: int
 ) -> None:
-    assert (await whole.ask("local", request_line, **headers)).status == status
-
-
-async def test_routes_of_the_public_listener_are_those_of_strangers(whole: Composed) -> None:
-    for path in ("/health", "/health/haproxy", "/health/nomad", "/metrics", "/why"):
-        assert (await whole.ask("public", f"GET {path}")).status == 200
-    for path in ("/livez", "/readyz"):  # nothing runs here
-        assert (await whole.ask("public", f"GET {path}")).status == 503
-    for path in ("/", "/hold", "/fleet", "/events", "/page", "/verdict"):
-        assert (await whole.ask("public", f"GET {path}")).status == 404
+    for line in request_lines:
+        assert (await whole.ask(listener, line, **headers)).status == status, line

@@ -1,4 +1,4 @@
-"""The daemon as a process: what only a process has. ``test_serve`` and ``test_lives`` have the rest, in a loop."""
+"""The daemon as a process: what only a process has. ``test_serve`` has the rest, in a loop."""
 
 from __future__ import annotations
 

@@ -9,14 +9,17 @@ import stat
 import threading
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from harness.waiting import eventually, wait_for
-from sidecar.app import run_lock
+from sidecar.app import daemon, run_lock
 from sidecar.app.run_lock import RunLock
+from sidecar.config.load import load
 from sidecar.runlock.flock import FlockSlots, LockError
 
 if TYPE_CHECKING:
@@ -95,14 +98,8 @@ def _kept(lock: RunLock, is_done: Callable[[], object]) -> list[Exception]:
 # -- who becomes the main ---------------------------------------------------------------------------------------------
 
 
-def test_first_is_the_main_until_it_ends(directory: Path, main: RunLock) -> None:
-    assert not _is_free(directory)
-    assert _is_free(directory, "standby")
-    main.release()
-    assert _is_free(directory)
-
-
 def test_standby_becomes_the_main_when_the_main_has_ended(directory: Path, main: RunLock) -> None:
+    assert (_is_free(directory), _is_free(directory, "standby")) == (False, True)
     with _standby(directory, main) as standby:
         assert (standby.became_main, _is_free(directory, "standby")) == (None, False)
         main.release()
@@ -152,22 +149,13 @@ def test_main_knows_whether_it_has_a_standby(directory: Path, main: RunLock, *, 
 
 
 @pytest.mark.parametrize("is_all_gone", [False, True], ids=["file removed", "directory removed"])
-def test_main_takes_its_lock_anew(
-    directory: Path, main: RunLock, caplog: pytest.LogCaptureFixture, *, is_all_gone: bool
-) -> None:
-    if is_all_gone:
-        shutil.rmtree(directory)
-    else:
-        (directory / "main.1.lock").unlink()
-    said = "run lock taken anew: its file was removed"
-    assert _kept(main, lambda: said in caplog.messages) == []
-    assert _is_in_place(main)
-    assert not _is_free(directory)
-
-
-@pytest.mark.parametrize("is_all_gone", [False, True], ids=["file removed", "directory removed"])
 async def test_standby_stays_one_while_the_main_takes_its_lock_anew(
-    directory: Path, main: RunLock, monkeypatch: pytest.MonkeyPatch, *, is_all_gone: bool
+    directory: Path,
+    main: RunLock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_all_gone: bool,
 ) -> None:
     monkeypatch.setattr(run_lock, "CHECK_S", 0.01)
     with _standby(directory, main) as standby:
@@ -180,6 +168,7 @@ async def test_standby_stays_one_while_the_main_takes_its_lock_anew(
         await eventually((directory / "main.1.lock").exists, timeout_s=BOUND_S, what="the lock is taken anew")
         await eventually(lambda: _waiters(directory) == 1, timeout_s=BOUND_S, what="the standby waits for the new file")
         keeping.cancel()
+        assert "run lock taken anew: its file was removed" in caplog.messages
         assert standby.became_main is None
         main.release()
         standby.ends()
@@ -249,3 +238,38 @@ def test_directory_that_cannot_be_used_is_an_error_that_says_why(run_dir: Path, 
     (run_dir / "file").touch()
     with pytest.raises(LockError, match=complaint):
         RunLock(run_dir / path, waits=True).acquire()
+
+
+# -- from the settings -------------------------------------------------------------------------------------------------
+
+EVERYTHING = {
+    "redis_url": "redis://localhost",
+    "statsd_listen": "127.0.0.1:8125",
+    "scrape_url": "http://127.0.0.1:9000/metrics",
+    "scrape_errors": "errors_total",
+    "webhook_url": "http://a/hook",
+}
+
+
+@pytest.mark.parametrize(("settings", "count"), [({}, 3), (EVERYTHING, 6)], ids=["nothing", "everything"])
+def test_standby_imports_the_modules_that_its_configuration_needs(settings: dict[str, str], count: int) -> None:
+    modules = daemon._imported_late(load(settings, {}))
+    assert len(modules) == count
+    assert ("sidecar.store.redis_client" in modules) is ("redis_url" in settings)
+    assert [name for name in modules if find_spec(name) is None] == []
+    assert all(name.startswith(("sidecar.", "encodings.", "importlib.")) for name in modules)
+
+
+@pytest.mark.parametrize(("standby", "shown"), [("true", {"arbiter_standby_ready"}), ("false", set())])
+def test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait(
+    tmp_path: Path, standby: str, shown: set[str]
+) -> None:
+    registry = CollectorRegistry()
+    config = load({"run_lock": str(tmp_path), "standby": standby}, {})
+    lock = daemon.run_lock(config, registry)
+    assert {family.name for family in registry.collect()} == shown
+    assert lock.acquire()
+    assert (tmp_path / "main.1.lock").exists()
+    second = daemon.run_lock(config._replace(run_lock=config.run_lock._replace(standby=False)), registry)
+    assert not second.acquire()
+    lock.release()

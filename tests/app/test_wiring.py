@@ -65,6 +65,7 @@ ROWS: Final = (
     Row("service", "shop", "Container.app", "shop/a"),
     Row("instance", "b", "Container.app", "app/b"),
     Row("namespace", "prod", f"{OPEN}:prefix", "{{ha:prod/app}}", SHARED),
+    Row("mode", "shadow", f"{OPEN}:prefix", "{{ha:default/app}}:shadow", SHARED),
     Row("node", "n7", "Traits.node", "n7"),
     Row("app_version", "412", "Traits.version", "412"),
     # what makes an app unhealthy
@@ -155,8 +156,8 @@ ELSEWHERE: Final = {
     "log_level": ("app/test_main.py", "test_log_has_the_level_of_the_settings"),
     "config": ("config/test_load.py", "test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment"),
     "preset": ("config/test_load.py", "test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment"),
-    "run_lock": ("app/test_build_run_lock.py", "test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait"),
-    "standby": ("app/test_build_run_lock.py", "test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait"),
+    "run_lock": ("app/test_run_lock.py", "test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait"),
+    "standby": ("app/test_run_lock.py", "test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait"),
 }
 """Settings that act outside the composition, or in a part of it that has its own table, with the test of each."""
 
