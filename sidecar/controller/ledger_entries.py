@@ -48,8 +48,7 @@ ORDERED: Final = "ordered"
 NO_CULL: Final = "no_cull"
 """The reason of a restart in place of a container that was neither suspect nor out of service."""
 
-SHORT_PAUSE_S: Final = 600.0
-LONG_PAUSE_S: Final = 3600.0
+RESTARTS_PAUSE_S: Final = 3600.0
 
 _ALONE: Final = "alone"
 _WELL: Final = (State.STARTING, State.UP, State.RETIRING)
@@ -182,15 +181,14 @@ _OF_STEP: Final[Mapping[type[Event], Callable[[Any], Entry | None]]] = {
 class _Restarts:
     """Writes the entries about restarts in place of a container that is well.
 
-    The first restart has an entry at once. Those of the next ten minutes share an entry at their end. While it goes on,
-    so do those of each hour. An app may be restarted together with its sidecar: of the first entries of processes, the
-    store writes one in ten minutes (``Entry.once``).
+    The first restart has an entry at once; those of the next hour share one at its end. An app may be restarted
+    together with its sidecar: of the first entries of processes, the store writes one in ten minutes (``Entry.once``).
     """
 
     def __init__(self, instance: str) -> None:
         self._instance = instance
         self._count = self._entries = 0
-        self._first_at = self._entered_at = self._pause_until = -inf
+        self._first_at = self._pause_until = -inf
 
     def of_step(self, record: Record, at: float, now: float) -> list[Entry]:
         """The entry that is due after this step, if any; none while the container is suspect or out of service."""
@@ -199,17 +197,12 @@ class _Restarts:
             self._count += 1
         if not self._count or now < self._pause_until or record.container.state not in _WELL:
             return []
-        once, detail = f"restarted {self._instance} {self._entries}", self._detail(now)
-        is_repeated = now - self._entered_at < 2 * LONG_PAUSE_S
-        self._entered_at, self._pause_until = now, now + (LONG_PAUSE_S if is_repeated else SHORT_PAUSE_S)
-        self._count, self._entries = 0, self._entries + 1
+        detail, once = f"{_RESTARTED}, without a cull", f"restarted {self._instance} {self._entries}"
+        if now > self._first_at:
+            times = f"{self._count} restart{'s' * (self._count > 1)}"
+            detail += f" ({times} in the last {reasons.span(ceil(now - self._first_at))})"
+        self._count, self._entries, self._pause_until = 0, self._entries + 1, now + RESTARTS_PAUSE_S
         return [Entry("restarted", at, self._instance, reason=NO_CULL, detail=detail, once=once)]
-
-    def _detail(self, now: float) -> str:
-        if now == self._first_at:
-            return f"{_RESTARTED}, without a cull"
-        times = f"{self._count} restart{'s' * (self._count > 1)}"
-        return f"{_RESTARTED}, without a cull ({times} in the last {reasons.span(ceil(now - self._first_at))})"
 
 
 # -- answers to beats ---------------------------------------------------------------------------------------------
