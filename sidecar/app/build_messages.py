@@ -15,7 +15,8 @@ from sidecar.client.redaction import redacted
 from sidecar.config import webhook_template
 from sidecar.core.explain.samples import MESSAGE_LIMIT
 from sidecar.notify.alerts import Alert
-from sidecar.notify.messenger import Messenger, fields_of
+from sidecar.notify.message import fields_of
+from sidecar.notify.messenger import Messenger
 from sidecar.notify.webhook import Delivery, Outbox, UndeliveredError, Webhook
 from sidecar.telemetry.log import logger
 

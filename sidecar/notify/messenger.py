@@ -9,21 +9,19 @@ sidecar of that container sees.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
 from random import Random
-from shlex import quote
 from typing import TYPE_CHECKING, Final, Protocol
 
-from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord
-from sidecar.core.fleet.members import MemberList
+from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Entry, Presence, Unknown
-from sidecar.notify.alerts import WORDS, Alert, of_action, of_beat, of_step, redis_away
-from sidecar.notify.webhook import Outbox, text_of
+from sidecar.core.types import Entry, Unknown
+from sidecar.notify.alerts import Alert, of_action, of_beat, of_step, redis_away
+from sidecar.notify.message import concerned, fields_of
+from sidecar.notify.webhook import Outbox
 
 if TYPE_CHECKING:
     from sidecar.config.settings import IdentityConfig, NotifyConfig
@@ -40,8 +38,7 @@ LEADER_RETRY_S: Final = 60.0
 LOOK_S: Final = 3.0
 """Time to look up the containers for a message."""
 
-MOST_NAMES: Final = 5
-_OUT: Final = (Presence.SUSPECT, Presence.DOWN)
+_WITHOUT_CONTAINERS: Final = ("redis_unknown", "hold")
 
 
 class FleetRecords(Protocol):
@@ -149,73 +146,15 @@ class Messenger:
         self._next_election = now + LEADER_RETRY_S * self._rng.uniform(0.8, 1.2)
 
     async def _message(self, alert: Alert) -> Mapping[str, str]:
-        names: list[str] = []
-        cause = alert.cause
-        if alert.topic != "redis" and alert.word != "hold":
-            names, cause = await self._containers(alert)
-        return fields_of(
-            alert, self._own, self._links, self._wall(), names=names, cause=cause, sample=self._sample(cause)
-        )
+        containers, cause = concerned(alert, await self._members() if alert.word not in _WITHOUT_CONTAINERS else ())
+        sample = self._sample(cause)
+        return fields_of(alert, self._own, self._links, self._wall(), containers=containers, cause=cause, sample=sample)
 
-    async def _containers(self, alert: Alert) -> tuple[list[str], str]:
-        """The containers that are out, suspects first, and the cause of most; what is not found in time is left out."""
+    async def _members(self) -> Sequence[Member]:
+        """The fleet; nobody, if it is not known in time."""
         try:
             async with asyncio.timeout(LOOK_S):
                 answer = await self._records.member_list()
         except TimeoutError:
-            return [], alert.cause
-        members = [] if isinstance(answer, Unknown) else [one for one in answer.members if one.presence in _OUT]
-        if alert.instance or alert.cause:
-            wanted = (alert.instance, alert.cause)
-            members = [one for one in members if one.instance == wanted[0] or (one.kind and one.kind == wanted[1])]
-        members.sort(key=lambda one: one.presence is Presence.DOWN)
-        kinds = [one.kind for one in members if one.kind and one.presence is Presence.SUSPECT]
-        kinds = kinds or [one.kind for one in members if one.kind] or [""]
-        cause = alert.cause or Counter(kinds).most_common(1)[0][0]
-        return [one.instance for one in members], cause
-
-
-def fields_of(
-    alert: Alert,
-    own: IdentityConfig,
-    links: NotifyConfig,
-    at: float,
-    *,
-    names: Iterable[str] = (),
-    cause: str = "",
-    sample: str = "",
-) -> dict[str, str]:
-    """The fields of a message, which a template may name; ``at`` in Unix seconds."""
-    every = list(names)
-    about = alert.instance if alert.topic != "hold" else ""
-    first = about or (every[0] if every else "")
-    anchor = reasons.runbook(alert.word)
-    shadow = own.mode == "shadow"
-    found = {
-        "severity": WORDS[alert.word],
-        "word": alert.word,
-        "sentence": f"{'Shadow mode: ' if shadow else ''}{alert.sentence}",
-        "service": own.service,
-        "namespace": own.namespace,
-        "instance": alert.instance,
-        "sender": own.instance,
-        "mode": own.mode,
-        "at": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "key": "/".join(filter(None, ("health-arbiter", own.namespace, own.service, shadow * "shadow", about)))
-        + f"/{alert.topic}",
-        "runbook": f"{links.runbook_url}#{anchor}" if anchor and links.runbook_url else "",
-        "containers": reasons.names(every, MOST_NAMES),
-        "cause": cause,
-        "sample": sample,
-        "command": _command(alert, first),
-    }
-    return {**found, "text": text_of(found)}
-
-
-def _command(alert: Alert, container: str) -> str:
-    """The command to type first."""
-    if alert.word in ("redis_unknown", "test"):
-        return "health-arbiter doctor"
-    if alert.word == "recurring":
-        return "health-arbiter report"
-    return f"health-arbiter why {quote(container)}" if container else "health-arbiter fleet"
+            return ()
+        return () if isinstance(answer, Unknown) else answer.members

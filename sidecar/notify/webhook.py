@@ -25,17 +25,12 @@ GIVE_UP_S: Final = 3600.0
 
 FIRST_RETRY_S: Final = 1.0
 MAX_RETRY_S: Final = 60.0
-LONGEST_TEXT: Final = 3000
-"""Characters; Slack cuts longer ones."""
-
 _ACCEPTED: Final = range(200, 300)
 _FINAL: Final = frozenset({400, 413, 422})
 """Status codes of a receiver that will never accept the message."""
 
 _MAX_URL_FILE: Final = 4096
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "health-arbiter"}
-_ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b"})
-"""For Slack a name in angle brackets, and for Mattermost one behind ``@``, would notify a channel."""
 
 
 class UndeliveredError(Exception):
@@ -147,19 +142,6 @@ class Outbox:
 def body(template: str, fields: Mapping[str, str]) -> str:
     """Return the JSON of a message: the template with its fields, or the text alone."""
     return webhook_template.filled(template, fields) if template else json.dumps({"text": fields["text"]})
-
-
-def text_of(fields: Mapping[str, str]) -> str:
-    """Return all that a reader needs, as one paragraph that no receiver takes for markup."""
-    containers, cause = fields["containers"], fields["cause"]
-    parts = [
-        f"{fields['severity'].capitalize()}: {fields['service']}: {fields['sentence']}",
-        f"Containers: {containers}{f' ({cause})' if cause else ''}." if containers else "",
-        f"Sample: {fields['sample']}." if fields["sample"] else "",
-        f"Type: {fields['command']}",
-        f"Runbook: {fields['runbook']}" if fields["runbook"] else "",
-    ]
-    return " ".join(filter(None, parts))[:LONGEST_TEXT].translate(_ESCAPES)
 
 
 async def _post(url: str, data: bytes) -> int:

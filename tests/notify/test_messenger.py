@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
-from harness.containers import begun
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.config.settings import IdentityConfig, NotifyConfig
 from sidecar.core.fleet.fleet_events import FleetWatch
 from sidecar.core.fleet.members import Member, MemberList
-from sidecar.core.life.events import TokenAnswered
-from sidecar.core.life.snapshot import Record
-from sidecar.core.types import CauseTrial, Denied, Entry, Evidence, Fleet, Presence, Unknown
+from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, Unknown
 from sidecar.notify.messenger import LEADER_S, LOOK_S, Messenger
 from sidecar.notify.webhook import Outbox, Webhook
 
@@ -211,20 +208,6 @@ async def test_failure_of_ours_ends_nothing() -> None:
     fleet.store.is_broken = False
     await fleet.beats(ON, 20)
     assert fleet.words == ["paused"]
-    await fleet.end()
-
-
-@in_virtual_time
-async def test_cause_of_a_message_is_that_of_most_suspects_now() -> None:
-    fleet = MessengerFleet(1)
-    of_before = (Member(f"o{at}", Presence.DOWN, "disk", 0.0) for at in range(3))
-    fleet.store.members = (*of_before, *MEMBERS, Member("n3", Presence.SUSPECT, "mysql", 0.0))
-    await fleet.beats(CALM, 10)
-    refused = TokenAnswered("id", Denied("window", 5, 5, 60.0, 5, 3), 0.1)
-    fleet.messengers[0].notice(Record((refused,), begun(), Evidence(60)))
-    await fleet.beats(CALM, 10)
-    (message,) = fleet.sent
-    assert (message["word"], message["cause"], message["sample"]) == ("budget_empty", "mysql", "a sample of mysql")
     await fleet.end()
 
 

@@ -17,7 +17,7 @@ from harness.virtual_time import in_virtual_time, settle
 from sidecar.config import webhook_template
 from sidecar.config.settings import IdentityConfig, NotifyConfig
 from sidecar.notify.alerts import Alert
-from sidecar.notify.messenger import fields_of
+from sidecar.notify.message import fields_of
 from sidecar.notify.webhook import (
     GIVE_UP_S,
     MOST_WAITING,
@@ -33,65 +33,14 @@ LINKS = NotifyConfig(runbook_url="https://wiki/runbooks.md")
 PAUSED = Alert("paused:redis", "paused", "Culls for redis did not help.", cause="redis")
 
 
-def fields(alert: Alert = PAUSED, **about: str) -> dict[str, str]:
-    names = about.pop("names", "n1 n2").split()
-    return fields_of(alert, OWN, LINKS, 1_772_357_400.412, names=names, cause="redis", sample=about.get("sample", ""))
+def fields(alert: Alert = PAUSED) -> dict[str, str]:
+    return fields_of(alert, OWN, LINKS, 0.0)
 
 
-def text(message: Mapping[str, str]) -> str:
-    found: dict[str, str] = json.loads(body("", message))
-    assert [*found] == ["text"]
-    return found["text"]
-
-
-# -- the JSON -------------------------------------------------------------------------------------------------------
-
-
-def test_text_has_all_that_a_reader_needs() -> None:
-    assert text(fields(sample="5 x redis: connection lost")) == (
-        "Warning: shop.web: Culls for redis did not help. Containers: n1, n2 (redis). Sample: 5 x redis: connection "
-        "lost. Type: health-arbiter why n1 Runbook: https://wiki/runbooks.md#paused"
-    )
-
-
-@pytest.mark.parametrize("reason", ["<!channel> & <@U1>", "@channel @all", "*bold* <http://evil|here>"])
-def test_reason_of_a_person_notifies_no_channel(reason: str) -> None:
-    shown = text(fields(Alert("hold", "hold", f"No culls: {reason}.")))
-    assert listening.check_webhook({"text": shown}) == []
-    assert "channel" not in reason or "channel" in shown
-
-
-def test_template_gets_every_field_as_text_in_its_quotes() -> None:
-    template = json.dumps({name: f"${name}" for name in webhook_template.FIELDS})
-    sent = json.loads(body(template, fields(sample='a "quote" \\ and\na line')))
-    assert sent["sample"] == 'a "quote" \\ and\na line'
-    assert (
-        sent.items()
-        >= {
-            "severity": "warning",
-            "word": "paused",
-            "service": "shop.web",
-            "sender": "n1",
-            "mode": "enforce",
-            "at": "2026-03-01T09:30:00.412Z",
-            "key": "health-arbiter/default/shop.web/paused:redis",
-            "containers": "n1, n2",
-            "command": "health-arbiter why n1",
-        }.items()
-    )
-
-
-@pytest.mark.parametrize(
-    ("alert", "names", "command"),
-    [
-        (PAUSED, "", "health-arbiter fleet"),
-        (Alert("redis", "redis_unknown", "s"), "", "health-arbiter doctor"),
-        (Alert("action", "action_failed", "s", "a b"), "n1", "health-arbiter why 'a b'"),
-        (Alert("hold", "hold", "s", "n3"), "", "health-arbiter fleet"),
-    ],
-)
-def test_command_is_the_one_to_type_first(alert: Alert, names: str, command: str) -> None:
-    assert fields(alert, names=names)["command"] == command
+@pytest.mark.parametrize("template", ["", json.dumps({name: f"${name}" for name in webhook_template.FIELDS})])
+def test_body_is_the_text_alone_or_the_template_with_every_field_as_text(template: str) -> None:
+    message = fields_of(PAUSED, OWN, LINKS, 0.0, sample='a "quote" \\ and\na line')
+    assert json.loads(body(template, message)) == (message if template else {"text": message["text"]})
 
 
 # -- posting ----------------------------------------------------------------------------------------------------------
