@@ -32,12 +32,7 @@ def report(ctx: click.Context, /, *, since_s: float, as_html: bool, as_json: boo
     reader, now = LedgerReader(asking(ctx), since_s), time.time()
     entries = [Entry(**{name: event[name] for name in Entry._fields if name in event}) for event in reader.news()]
     added = report_of(
-        entries,
-        now - since_s,
-        now,
-        service=reader.service,
-        mode=reader.mode,
-        enforce_percent=reader.enforce_percent,
+        entries, now - since_s, now, service=reader.service, mode=reader.mode, enforce_percent=reader.enforce_percent
     )
     if as_json:
         show(_named(added))

@@ -38,12 +38,7 @@ class SettingsCommand(Command):
     """
 
     def __init__(
-        self,
-        name: str | None,
-        *,
-        params: Sequence[click.Parameter] = (),
-        explains_settings: bool = False,
-        **more: Any,
+        self, name: str | None, *, params: Sequence[click.Parameter] = (), explains_settings: bool = False, **more: Any
     ) -> None:
         super().__init__(name, params=[*params, *_options().values()], **more)
         self._explains_settings = explains_settings

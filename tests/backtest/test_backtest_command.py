@@ -80,10 +80,7 @@ ERRORS = ("--errors", "errors_total")
             "--since: 'soon' is no time: write 2026-11-22T10:00Z, Unix seconds,",
         ),
         (("--access-log", "a", "--window", "1ms"), "--window: must be at least 1s"),
-        (
-            ("--access-log", str(made_log.SHIPPED), "--since", "1h"),
-            "no request since then",
-        ),
+        (("--access-log", str(made_log.SHIPPED), "--since", "1h"), "no request since then"),
     ],
 )
 def test_bad_input_is_one_sentence_with_the_place(

@@ -93,11 +93,7 @@ def test_long_time_is_asked_in_parts(server: Server, tmp_path: Path) -> None:
         (302, {}, "HTTP status 302"),
         (401, {}, "HTTP status 401"),
         (200, "hello", "is no answer of Prometheus"),
-        (
-            200,
-            {"status": "success", "data": {"resultType": "matrix", "result": []}},
-            "no series since then",
-        ),
+        (200, {"status": "success", "data": {"resultType": "matrix", "result": []}}, "no series since then"),
     ],
 )
 def test_answer_that_is_no_range_is_a_sentence_with_the_server(

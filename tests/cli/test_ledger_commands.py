@@ -105,10 +105,7 @@ LINES: Final = {
         EVENT,
         "culled         web-1                 redis       errors      by ann  suspect for 4s  5 errors",
     ),
-    "nothing but its word": (
-        Entry("culled", EVENT.at, "web-1"),
-        "culled         web-1                 -           -",
-    ),
+    "nothing but its word": (Entry("culled", EVENT.at, "web-1"), "culled         web-1                 -           -"),
     "of the fleet, with what would move the cursor": (
         Entry("hold", EVENT.at, "", "", "\x1b[2J\n\ud800", "ann"),
         "hold           -                     -           ?[2J??      by ann",

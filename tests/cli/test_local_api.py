@@ -131,16 +131,3 @@ def test_public_listener_is_named_as_such(port: int) -> None:
         f"{address} (ARBITER_LOCAL_LISTEN) looks like the public listener of a sidecar: /fleet is not served here; "
         "ARBITER_LOCAL_LISTEN has to name its local listener"
     )
-
-
-def test_one_that_hangs_up_is_no_sidecar() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def accept() -> None:
-            server.accept()[0].close()
-
-        hang_up = threading.Thread(target=accept)
-        hang_up.start()
-        with pytest.raises(NoSidecarError, match="does not answer as a sidecar does"):
-            ask(_settings(local_listen=f"127.0.0.1:{server.getsockname()[1]}"), "GET", "/fleet")
-        hang_up.join()

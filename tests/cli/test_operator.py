@@ -166,37 +166,12 @@ def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
         assert [row.split()[:2] for row in rows] == [["n00", "up"], ["n01", "up"]]
         assert all(("0/5" in row and "100%" in row) == (columns == "120") for row in rows)
     seen = _json(command(pair[0], "fleet", "--json"))
-    assert {"service", "namespace", "instance", "mode", "budget", "budget_window", "beat_interval", "store"} <= set(
-        seen
-    )
-    assert {
-        "fleet",
-        "used",
-        "grants",
-        "members",
-        "departed",
-        "holds",
-        "local_hold",
-        "settings",
-        "own",
-        "common",
-    } <= set(seen)
+    words = "service namespace instance mode budget budget_window beat_interval store fleet used grants members"
+    assert {*words.split(), "departed", "holds", "local_hold", "settings", "own", "common"} <= {*seen}
     assert seen["settings"].keys() == {"n00", "n01"}
     assert all(settings["ARBITER_BUDGET"] == "10" for settings in seen["settings"].values())
-    told = {
-        "state",
-        "since",
-        "born",
-        "incarnation",
-        "weight",
-        "errors",
-        "limit",
-        "version",
-        "settings",
-        "node",
-        "app_version",
-    }
-    assert set(seen["own"]) == told
+    told = "state since born incarnation weight errors limit version settings node app_version"
+    assert {*seen["own"]} == {*told.split()}
     assert [set(member["about"]) for member in seen["members"]] == [set(seen["own"])] * 2
     keys: Any = redis_server.cli("KEYS", "*:alive")
     redis_server.cli("ZADD", keys[0], str(round(time.time() * 1e6)), "evil\x1b[2J[red]\u202e")

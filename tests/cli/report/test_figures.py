@@ -57,10 +57,7 @@ COUNTED: dict[str, tuple[list[Entry], dict[str, Any]]] = {
     "times of two": (took("replaced", 3.0, 1.0), {"replaced_s": Times(2, 1.0, 3.0, 3.0)}),
     "times of three": (took("replaced", 1.0, 9.0, 2.0), {"replaced_s": Times(3, 2.0, 9.0, 9.0)}),
     "times of twenty": (took("replaced", *map(float, range(1, 21))), {"replaced_s": Times(20, 10.0, 19.0, 20.0)}),
-    "times of a hundred": (
-        took("replaced", *map(float, range(1, 101))),
-        {"replaced_s": Times(100, 50.0, 95.0, 100.0)},
-    ),
+    "times of a hundred": (took("replaced", *map(float, range(1, 101))), {"replaced_s": Times(100, 50.0, 95.0, 100.0)}),
     "without a time": ([Entry("replaced", 1.0, kind="redis")], {"replaced_s": Times()}),
     "a retirement's": ([*took("replaced", 60.0, kind="")], {"retired_s": ONCE, "replaced_s": Times()}),
     "revived since the cull": ([REPLACED, Entry("revived", 70.0, "a")], {"replaced_s": Times()}),

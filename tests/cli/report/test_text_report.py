@@ -63,11 +63,7 @@ def test_week_in_shadow_reads_like_this() -> None:
     ("mode", "percent", "line"),
     [
         ("enforce", 100, ""),
-        (
-            "enforce",
-            10,
-            "only the 10 % that enforce; ask one of the others, in shadow mode, too",
-        ),
+        ("enforce", 10, "only the 10 % that enforce; ask one of the others, in shadow mode, too"),
         ("shadow", 10, "only the containers in shadow mode; ask one of the 10 % that enforce too"),
         ("shadow", 0, "only the containers in shadow mode"),
         ("shadow", 100, "only the containers in shadow mode"),
