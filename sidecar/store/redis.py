@@ -202,25 +202,24 @@ class RedisStore:
         )
 
     async def _members(self, client: RedisClient, most: int, since_us: int) -> Listing:
-        async def values(key: str, names: Sequence[bytes]) -> list[str]:
+        async def values(key: str, names: Sequence[str]) -> list[str]:
             read: list[str] = []
             for begin in range(0, len(names), _ROWS_AT_ONCE):  # health answers go between the replies
                 some = names[begin : begin + _ROWS_AT_ONCE]
                 read += await client.ask(replies.texts, "HMGET", self._key(key), *some)
             return read
 
-        every = await client.ask(replies.times, "ZRANGE", self._key("alive"), 0, -1, "WITHSCORES")
-        shown = sorted(every)[:most]
-        names = [name for name, _ in shown]
-        rows = await values("members", names)
-        abouts = await values("abouts", names)
+        alive = await client.ask(replies.times, "ZRANGE", self._key("alive"), 0, -1, "WITHSCORES")
+        names = sorted(alive)[:most]
+        rows, abouts = await values("members", names), await values("abouts", names)
         newest = ("+inf", f"({since_us}", "BYSCORE", "REV", "LIMIT", 0, most, "WITHSCORES")
         left = await client.ask(replies.times, "ZRANGE", self._key("departed"), *newest)
-        here = {name for name, _ in every}
         culled = await client.ask(replies.names, "HGETALL", self._key("culls"))
-        about_culled = dict(zip(culled, await values("abouts", culled), strict=True))
-        return replies.listing(
-            shown, rows, abouts, [departed for departed in left if departed[0] not in here], about_culled
+        culled_abouts = zip(culled, await values("abouts", culled), strict=True)
+        return Listing(
+            [(name, alive[name], row, about) for name, row, about in zip(names, rows, abouts, strict=True)],
+            [(name, at) for name, at in left.items() if name not in alive],
+            {name: about for name, about in culled_abouts if about},
         )
 
     async def _entries(self, client: RedisClient, start: str, most: int) -> list[Entry]:

@@ -7,11 +7,10 @@ sidecar could write that name again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord
-from sidecar.core.fleet.view import BeatReply, Listing, View, member_incarnation, member_of, settings_in_force
+from sidecar.core.fleet.view import BeatReply, View, member_incarnation, member_of, settings_in_force
 
 R = TypeVar("R", bound=StoredRecord)
 
@@ -28,13 +27,13 @@ def view(reply: Any) -> View:
     now, records, culls, leases, holds, settings, alive, beating, newest, causes, control, *rest = reply
     grants, refunded, row, seen, departed, run_id, median_errors = rest
     revision, epoch, state = records
-    now_us, heard, member = _number(now), _times(settings), member_of(_text(row))
+    now_us, heard, member = _number(now), times(settings), member_of(_text(row))
     return View(
         now_us,
         FleetState.load(_text(state)) or FleetState(),
         Epoch.load(_text(epoch)) or Epoch(),
-        _times(grants),
-        frozenset(_times(refunded)),
+        times(grants),
+        frozenset(times(refunded)),
         revision=_us(revision),
         run_id=_text(run_id),
         culls=_rows(culls, Cull),
@@ -44,7 +43,7 @@ def view(reply: Any) -> View:
         settings_texts=tuple(heard),
         alive=_number(alive),
         beating={name: member_incarnation(text) for name, text in _table(beating).items()},
-        newest_us=max(_times(newest).values(), default=0),
+        newest_us=max(times(newest).values(), default=0),
         causes=_counts(causes),
         control={word: number for word, number in _counts(control).items() if number > 0},
         incarnation=member.incarnation,
@@ -99,9 +98,9 @@ def minutes(reply: Any) -> dict[int, int]:
     return {_us(minute): _us(count) for minute, count in _pairs(reply)}
 
 
-def times(reply: Any) -> list[tuple[bytes, int]]:
-    """Names as bytes, each with its time, in order."""
-    return [(_bytes(name), _us(at)) for name, at in _pairs(reply)]
+def times(reply: Any) -> dict[str, int]:
+    """Names, each with its time, in order."""
+    return {_text(name): _us(at) for name, at in _pairs(reply)}
 
 
 def texts(reply: Any) -> list[str]:
@@ -109,22 +108,9 @@ def texts(reply: Any) -> list[str]:
     return [_text(value) for value in _list(reply)]
 
 
-def names(reply: Any) -> list[bytes]:
-    """The names of a hash as bytes."""
-    return [_bytes(name) for name, _ in _pairs(reply)]
-
-
-def listing(
-    alive: Sequence[tuple[bytes, int]],
-    rows: Sequence[str],
-    abouts: Sequence[str],
-    left: Sequence[tuple[bytes, int]],
-    culled: dict[bytes, str],
-) -> Listing:
-    """The listing from members with their rows and descriptions, departed members, and descriptions of culled ones."""
-    members = [(_text(name), at, row, about) for (name, at), row, about in zip(alive, rows, abouts, strict=True)]
-    descriptions = {_text(name): about for name, about in culled.items() if about}
-    return Listing(members, [(_text(name), at) for name, at in left], descriptions)
+def names(reply: Any) -> list[str]:
+    """The names of a hash."""
+    return [_text(name) for name, _ in _pairs(reply)]
 
 
 def _list(reply: Any) -> list[Any]:
@@ -181,10 +167,6 @@ def _table(reply: Any) -> dict[str, str]:
 def _rows(reply: Any, kind: type[R]) -> dict[str, R]:
     """The records of a table; rows that cannot be read are left out."""
     return {name: row for name, text in _table(reply).items() if (row := kind.load(text)) is not None}
-
-
-def _times(reply: Any) -> dict[str, int]:
-    return {_text(name): _us(at) for name, at in _pairs(reply)}
 
 
 def _counts(reply: Any) -> dict[str, int]:
