@@ -36,8 +36,6 @@ SEVERAL_EVERY_US: Final = HOUR_US // 6
 
 MOST_DUPLICATES: Final = 100
 
-Reply = Answer | Attended | Hold | bool
-
 
 def decide(view: View, request: Request) -> tuple[Any, Edits]:
     """Answer a request, and return what has to be written.

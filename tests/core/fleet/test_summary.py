@@ -119,3 +119,13 @@ def test_hold_in_force_is_shown_that_of_the_service_first(holds: tuple[str, str]
     )
     expected = None if scope is None else Hold("ada", "look", (NOW + 59 * S) / S, scope)
     assert fleet_of(found, TERMS, "me").hold == expected
+
+
+@pytest.mark.parametrize(
+    ("alive", "errors", "ratio", "shown"), [(3, 0, 0, (0, 0)), (3, -1, -1, (None, None)), (2, 4, 5, (None, None))]
+)
+def test_medians_are_those_of_three_members_at_least_if_they_are_known(
+    alive: int, errors: int, ratio: int, shown: tuple[object, object]
+) -> None:
+    fleet = fleet_of(reading(replace(HEARD, alive=alive, median_errors=errors, median_ratio=ratio)), TERMS, "me")
+    assert (fleet.median_errors, fleet.median_ratio) == shown
