@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from math import inf
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from . import exceptions, messages
+from . import exceptions
 from .call_slots import CallSlots
 from .exchange import report_exception
 from .reporting import report, results
@@ -148,7 +148,6 @@ class Cascade(Generic[Node]):
 
 def _report_failure(node: Hashable, error: Exception) -> None:
     kind = exceptions.kind(error)
-    fingerprint = exceptions.shortened(f"{kind}@{node}")
-    message = messages.message(fingerprint, lambda: f"{node}: {error!r}")
-    report(level="recovered", kind=kind, fingerprint=fingerprint, message=message)
+    message = f"{node}: {exceptions.text(error)}"
+    report(level="recovered", kind=kind, fingerprint=exceptions.shortened(f"{kind}@{node}"), message=message)
     results(failed=1)

@@ -1,4 +1,4 @@
-"""The kind and the fingerprint of an exception, and whether it has been reported already."""
+"""The kind, the fingerprint and the text of an exception, and whether it has been reported already."""
 
 from __future__ import annotations
 
@@ -61,6 +61,15 @@ def fingerprint(error: BaseException) -> str:
     """
     name, location = type(error).__name__, _location(error.__traceback__)
     return shortened(f"{name}@{location}" if location else name)
+
+
+def text(error: BaseException) -> str:
+    """Return class and text, or the class alone if the text cannot be had: a ``__str__`` may raise."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:  # noqa: BLE001 - the report itself matters more
+        return name
 
 
 def shortened(text: str) -> str:

@@ -6,7 +6,7 @@ import sys
 from contextvars import ContextVar
 from typing import Final, Self
 
-from . import exceptions, messages
+from . import exceptions
 from .reporting import report, results
 
 SERVER_ERROR: Final = 500
@@ -93,14 +93,13 @@ def failed_here(error: BaseException) -> None:
 
 
 def report_exception(error: BaseException, *, level: str = "server_error", fatal: bool = False) -> None:
-    """Report an exception, with its kind, its fingerprint and its redacted message. Never raises, never blocks.
+    """Report an exception, with its kind, its fingerprint and its text. Never raises, never blocks.
 
     Sends nothing if a log handler or a middleware has just reported the same exception.
     """
     mark_reported(level)
     if exceptions.is_first_report(error):
-        fingerprint = exceptions.fingerprint(error)
-        message = messages.message(fingerprint, lambda: f"{type(error).__name__}: {error}")
+        fingerprint, message = exceptions.fingerprint(error), exceptions.text(error)
         report(level=level, kind=exceptions.kind(error), fingerprint=fingerprint, message=message, fatal=fatal)
 
 

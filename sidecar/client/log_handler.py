@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from . import exceptions, messages
+from . import exceptions
 from .emitter import LOGGER
 from .exchange import mark_reported
 from .reporting import report
@@ -23,7 +23,7 @@ class ArbiterHandler(logging.Handler):
     ``levels`` maps levels of logging to those of the sidecar. A record takes the nearest level at or below its own;
     records below all of them are ignored. CRITICAL counts like ERROR, not as ``fatal``, which would cull at once.
     With ``exc_info``, kind and fingerprint are those of the exception, which is not reported twice. Otherwise they come
-    from the logger and the place of the call. Messages are redacted; each fingerprint sends at most one per second.
+    from the logger and the place of the call.
     """
 
     def __init__(self, level: int = logging.NOTSET, *, levels: Mapping[int, str] = LEVELS) -> None:
@@ -68,10 +68,10 @@ def _report(record: logging.LogRecord, level: str) -> None:
         kind, fingerprint = exceptions.kind(error), exceptions.fingerprint(error)
     else:
         return
-    message = messages.message(fingerprint, lambda: _text(record, error))
+    try:
+        message = record.getMessage()
+    except Exception:  # noqa: BLE001 - the report itself matters more
+        message = str(record.msg)
+    if error is not None:
+        message = f"{message}: {exceptions.text(error)}"
     report(level=level, kind=kind, fingerprint=fingerprint, message=message)
-
-
-def _text(record: logging.LogRecord, error: BaseException | None) -> str:
-    text = record.getMessage()
-    return text if error is None else f"{text}: {type(error).__name__}: {error}"

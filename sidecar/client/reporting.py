@@ -11,8 +11,8 @@ from typing import Final
 
 from .emitter import Emitter, Stats
 from .local_http import LocalHttp
-from .reports import FAILED, HEARTBEAT, MESSAGE_LIMIT, MOST, OK, errors
-from .sums import Increment
+from .reports import FAILED, HEARTBEAT, MOST, OK, errors
+from .sums import KEPT_OF_MESSAGE, Increment
 
 EMITTER: Final = Emitter(LocalHttp.of)
 os.register_at_fork(after_in_child=EMITTER.start_afresh)
@@ -32,12 +32,12 @@ def report(
     """Report ``count`` errors. Never blocks, never raises; ``stats`` counts what cannot be sent.
 
     ``level``, ``kind``, ``fingerprint``, ``fatal`` and ``app_start`` are those of ``POST /errors``. The first 200
-    characters of ``message`` are sent, and only the last message of reports that are added up. Nothing is redacted
-    here. ``app_start`` is by default ``ARBITER_APP_START`` of the environment.
+    characters of ``message`` are sent, without secrets, and only the last message of reports that are added up.
+    ``app_start`` is by default ``ARBITER_APP_START`` of the environment.
     """
     try:
         series = errors(level, kind, fingerprint, app_start or _app_start(), fatal=bool(fatal))
-        EMITTER.take(Increment(series, _checked(count), None if message is None else str(message)[:MESSAGE_LIMIT]))
+        EMITTER.take(Increment(series, _checked(count), None if message is None else str(message)[:KEPT_OF_MESSAGE]))
     except Exception:  # noqa: BLE001 - an app that reports an error must not get another one
         EMITTER.drop(1)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from .local_http import Outcome
-from .reports import MOST, ReportSeries
+from .reports import MESSAGE_LIMIT, MOST, ReportSeries
 
 KEEP_S: Final = 30.0
 """Maximum age of a sum. An older one would count as new errors of an app that may have recovered."""
@@ -16,6 +16,10 @@ OBJECTS: Final = 40
 
 KEPT_SERIES: Final = 256
 FOLDED_SERIES: Final = 64
+
+
+KEPT_OF_MESSAGE: Final = 512
+"""Characters. Secrets are removed when a message is sent, once for all reports that are added up."""
 
 
 class Increment(NamedTuple):
@@ -115,4 +119,8 @@ class Sums:
 
 def _error(series: ReportSeries, count: int, message: str | None) -> dict[str, object]:
     fields: dict[str, object] = {series.field: count, **dict(series.tags)}
-    return fields if message is None else {**fields, "message": message}
+    if message is not None:
+        from .redaction import redacted  # noqa: PLC0415 - as above
+
+        fields["message"] = redacted(message)[:MESSAGE_LIMIT]
+    return fields

@@ -9,7 +9,6 @@ import pytest
 
 from sidecar.client import configure, emitter, exceptions
 from sidecar.client.local_http import LocalHttp, Outcome
-from sidecar.client.messages import DUE
 from sidecar.client.reporting import EMITTER
 from sidecar.core.types import ErrorReport, Results
 from sidecar.inputs.report_bodies import read_errors, read_results
@@ -75,7 +74,6 @@ def listener() -> Iterator[Listener]:
     EMITTER.close()  # what other tests have reported to nowhere
     listener = Listener()
     EMITTER.use(lambda: listener)
-    DUE.clear()
     yield listener
     configure()
     EMITTER.close()
