@@ -120,31 +120,34 @@ Report = ErrorReport | Results | Heartbeat | Sample | Missed | AppExited | AppLi
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the window holds at an instant.
-
-    ``errors``: server errors of the last ``window_s`` seconds, ``kinds``: the same by kind. ``levels``: errors that are
-    shown and do not count. Ages are of the oldest and the newest counted error. ``fatal``: errors that the app cannot
-    recover from. ``failed`` of the ``requests`` in the window failed, the last ``consecutive`` of them in a row, and
-    the newest ``failed_age_s`` ago.
-    ``kept_ok``: successes just before the window, which count in the ratio. ``heartbeat_age_s`` is None before the
-    first heartbeat. ``missed_scrapes``: failed scrapes since the last good one; ``missed_cause``: why the last failed.
-    """
+    """What the window holds at an instant. Ages are those of counted errors; None: there is none."""
 
     window_s: int
     errors: int = 0
+    """Server errors of the last ``window_s`` seconds."""
     kinds: dict[str, int] = field(default_factory=dict)
+    """The same by kind."""
     levels: dict[str, int] = field(default_factory=dict)
+    """Errors that are shown and do not count."""
     oldest_age_s: int | None = None
     newest_age_s: int | None = None
     fatal: int = 0
+    """Errors that the app cannot recover from."""
     requests: int = 0
     failed: int = 0
+    """Failed ones of the requests."""
     consecutive: int = 0
+    """The last of them that failed in a row."""
     kept_ok: int = 0
+    """Successes just before the window, which count in the ratio."""
     heartbeat_age_s: float | None = None
+    """None before the first heartbeat."""
     missed_scrapes: int = 0
+    """Failed scrapes since the last good one."""
     missed_cause: str | None = None
+    """Why the last one failed."""
     failed_age_s: int | None = None
+    """Of the newest failed request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,27 +228,29 @@ REVIVED: Final = "revived"
 
 
 class Beat(NamedTuple):
-    """A sidecar's sign of life, and what the fleet needs to know about its container.
-
-    ``cause``: of a suspect, or of a container that is down. ``errors``: server errors in the window now.
-    ``ratio``: failed requests per million, None if too few are known. ``refused``: a suspect was denied a token.
-    ``first``: the store has not answered a beat of this sidecar yet. ``claim_id``: the token of a container that is
-    down. ``lease``: the holder of the lease of a container that is down for its retirement. ``about``: the new
-    description of the container (``core.fleet.about``), empty if it is the same. ``identity`` as in ``Claim``.
-    """
+    """A sidecar's sign of life, and what the fleet needs to know about its container."""
 
     instance: str
     incarnation: str
     presence: Presence
     cause: str = "unknown"
+    """Of a suspect, or of a container that is down."""
     claim_id: str = ""
+    """The token of a container that is down."""
     first: bool = False
+    """The store has not answered a beat of this sidecar yet."""
     lease: str = ""
+    """The holder of the lease of a container that is down for its retirement."""
     about: str = ""
+    """The new description of the container (``core.fleet.members.About``), empty if it is the same."""
     errors: int = 0
+    """Server errors in the window now."""
     ratio: int | None = None
+    """Failed requests per million, None if too few are known."""
     refused: bool = False
+    """A suspect that was denied a token."""
     identity: str = ""
+    """As in ``Claim``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,40 +298,47 @@ class RecurringCause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The fleet, as the store's answer to a beat describes it.
-
-    ``alive``: containers that serve or start; ``suspect`` of them are suspect. ``down``: culled or retired containers
-    that are not replaced yet. ``cause``: the cause that most suspects share, if any. ``trials``: causes with culls.
-    ``policies``: number of different settings in force. ``losses``: number of data losses of the store. ``helped``,
-    ``unhelped``, ``unclear``: culls so far by outcome; ``culls_by``: (outcome, cause, culls) of them. ``retiring``:
-    leases in use. ``used`` of ``capacity`` tokens; a capacity of 0 is not known. ``median_errors``: median of the
-    members' errors in the window; ``median_ratio``: of their failed requests, from 0 to 1; None for a fleet of fewer
-    than three. ``duplicate``: another container beats under the instance name of this one. ``tells_process``: the store
-    tells its process, so that its restart is noticed. ``lost_hold``: this sidecar saw it in force, and the store has
-    lost it. ``recurring``: the causes that recur.
-    """
+    """The fleet, as the store's answer to a beat describes it."""
 
     alive: int
+    """Containers that serve or start."""
     suspect: int = 0
+    """Those of them that are suspect."""
     down: int = 0
+    """Culled or retired containers that are not replaced yet."""
     cause: str = ""
+    """The cause that most suspects share, if any."""
     trials: tuple[CauseTrial, ...] = ()
+    """The causes with culls."""
     policies: int = 1
+    """Number of different settings in force."""
     losses: int = 0
+    """Number of data losses of the store."""
     helped: int = 0
+    """Culls so far by outcome, as the next two."""
     unhelped: int = 0
     unclear: int = 0
     hold: Hold | None = None
     retiring: int = 0
+    """Leases in use."""
     culls_by: tuple[tuple[str, str, int], ...] = ()
+    """Outcome, cause, and number of culls."""
     used: int = 0
+    """Tokens in use."""
     capacity: int = 0
+    """Tokens in all; 0: not known."""
     median_errors: int | None = None
+    """Median of the members' errors in the window; None in a fleet of fewer than three, as the next one."""
     median_ratio: float | None = None
+    """Median of the parts of their requests that failed, from 0 to 1."""
     duplicate: bool = False
+    """Another container beats under the instance name of this one."""
     tells_process: bool = True
+    """The store tells its process, so that its restart is noticed."""
     lost_hold: Hold | None = None
+    """This sidecar saw it in force, and the store has lost it."""
     recurring: tuple[RecurringCause, ...] = ()
+    """The causes that recur."""
     draining: int = 0
     """Of ``down``: containers that still drain, as far as their sidecars say."""
 
@@ -415,44 +427,36 @@ DETAIL_LIMIT: Final = 28_000
 
 
 class Entry(NamedTuple):
-    """One entry of the ledger: ``what`` happened ``at`` (Unix seconds), to which instance, and why.
-
-    ``kind``: of the errors. ``seconds``: how long it took or lasts, where that matters. ``detail``: a sentence for a
-    person, and in the lines below it the evidence of a cull; ``DETAIL_LIMIT`` characters at most. ``once``: a key that
-    is the same in all sidecars that see the event, so that only one of them writes it. ``id``: its id in the store.
-    ``node`` and ``app_version``: of a container that was culled.
-    """
+    """One entry of the ledger: what happened, to which instance, and why."""
 
     what: str
+    """One of ``ENTRY_WORDS``."""
     at: float = 0.0
+    """Unix seconds; 0: when it is written."""
     instance: str = ""
     kind: str = ""
+    """Of the errors."""
     reason: str = ""
     author: str = ""
     seconds: float | None = None
+    """How long it took or lasts, where that matters."""
     detail: str = ""
+    """A sentence for a person, and the evidence of a cull below it; at most ``DETAIL_LIMIT`` characters."""
     once: str = ""
+    """A key that is the same in all sidecars that see the event, so that only one of them writes it."""
     id: str = ""
+    """Its id in the store."""
     node: str = ""
+    """Of a container that was culled, as the next one."""
     app_version: str = ""
 
 
 ENTRY_WORDS: Final = frozenset(
     {
         *("suspect", "recovered", "granted", "denied", "culled", "retired", "revived", "replaced", "restarted"),
-        *(
-            "helped",
-            "unhelped",
-            "unclear",
-            "hold",
-            "hold_lost",
-            "release",
-            "paused",
-            "data_loss",
-            "duplicate",
-            "not_honoured",
-        ),
-        *("would_cull", "would_recover", "redis_away", "redis_back", "acted", "action_failed"),
+        *("helped", "unhelped", "unclear", "paused", "data_loss", "duplicate", "not_honoured"),
+        *("hold", "hold_lost", "release", "would_cull", "would_recover"),
+        *("redis_away", "redis_back", "acted", "action_failed"),
     }
 )
 """The values of ``Entry.what``."""
