@@ -34,7 +34,6 @@ from sidecar.core.measure.weight import FLOOR, FULL, Weight
 from sidecar.core.types import NAMELESS, Policy, RandomIdentity, State
 from sidecar.inputs.app_port import AppPort
 from sidecar.inputs.report_tap import ReportTap
-from sidecar.server.history import History
 from sidecar.telemetry import readings
 from sidecar.telemetry.log import Log, logger
 from sidecar.telemetry.metrics import Metrics
@@ -70,7 +69,6 @@ class Sidecar(NamedTuple):
     describe: Callable[[Snapshot], About]
     membership: Membership
     ledger: Ledger
-    history: History
     error_minutes: ErrorMinutes
     actuator: Actuator | None
     report_tap: ReportTap
@@ -134,8 +132,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
     controller = await _controller(
         config, journal, observers, budget=budget, inbox=inbox, publish=membership.update, hook=hook
     )
-    ledger, history = _ledger(config, budget, observers), History(time.time)
-    observers.steps.append(history.notice)
+    ledger = _ledger(config, budget, observers)
     _register_readings(metrics.registry, controller, membership, ledger)
     errors = controller.assessment.measurements.errors
     error_minutes = ErrorMinutes(
@@ -156,7 +153,6 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         describe,
         membership,
         ledger,
-        history,
         error_minutes,
         actuator,
         ReportTap(time.time),

@@ -65,6 +65,7 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
     """
     config, observers = sidecar.config, sidecar.observers
     why, tls = _why(sidecar), _tls(sidecar)
+    observers.steps.append(why.notice)
     public = PublicServer(
         public_pages(_health(sidecar, why), metrics=MetricsPage(sidecar.metrics.page), why=why.get_public),
         on_refusal=sidecar.metrics.refused,
@@ -146,6 +147,8 @@ def _why(sidecar: Sidecar) -> Why:
         ),
         WhySources(
             sidecar.snapshot,
+            sidecar.ledger.local,
+            sidecar.ledger.counts,
             fleet=lambda: membership.fleet,
             heard_s=lambda: membership.fleet_age_s,
             local_hold=lambda: sidecar.budget.local_holds.in_force,
@@ -155,7 +158,6 @@ def _why(sidecar: Sidecar) -> Why:
             action=lambda: sidecar.actuator.last if sidecar.actuator else None,
             warnings=sidecar.warnings,
         ),
-        sidecar.history,
     )
 
 
@@ -294,7 +296,6 @@ def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Any) -> StatusPage
         config.identity.instance,
         lambda: _own(sidecar),
         why.local,
-        sidecar.history,
         sidecar.budget,
         fleet=lambda: sidecar.membership.last_fleet,
         fleet_age_s=lambda: sidecar.membership.fleet_age_s,

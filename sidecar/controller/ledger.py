@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Final
@@ -67,6 +67,8 @@ class Ledger:
         traits: Traits = NO_TRAITS,
     ) -> None:
         self.dropped = 0
+        self.counts = Counter[tuple[str, str]]()
+        """All entries since the start by word and reason, without the orders of people, who may write any reason."""
         self._note = note
         self._entries = EntryWriter(instance, traits)
         self._wall = wall
@@ -105,6 +107,8 @@ class Ledger:
     def add(self, *entries: Entry) -> None:
         """Keep entries, to be sent."""
         for entry in entries:
+            if not entry.author:
+                self.counts[entry.what, entry.reason] += 1
             self._waiting.append(entry)
             self._has_news.set()
             if self.waiting > MOST_WAITING:

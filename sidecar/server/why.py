@@ -7,9 +7,9 @@ no samples, no capture, no incarnation ids. Both listeners show the author and t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs
 
 from aiohttp import hdrs
@@ -21,15 +21,25 @@ from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence, ErrorSample
 from sidecar.core.fleet import members as fleet_members
 from sidecar.core.life.container import Container
-from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.types import Denied, Fleet, Granted, Hold, State, Unknown
+from sidecar.core.life.events import ClaimDeferred, TokenAnswered
+from sidecar.core.life.snapshot import Record, Snapshot
+from sidecar.core.types import Denied, Entry, Fleet, Granted, Hold, State, Unknown
 from sidecar.net import web
 from sidecar.net.http_error import HttpError
 from sidecar.server.health import why_down
-from sidecar.server.history import Decision, History
 from sidecar.server.public_answer import JSON, PLAIN, PublicAnswer
 from sidecar.server.remedies import Outlook, remedies
 from sidecar.server.why_text import as_text
+
+HAPPENED: Final = frozenset(
+    {
+        *("suspect", "recovered", "granted", "denied", "culled", "not_honoured", "restarted", "revived", "retired"),
+        *("would_cull", "would_recover"),
+    }
+)
+"""Ledger entries about the container itself."""
+
+MOST_EVENTS: Final = 50
 
 
 class WhyIdentity(NamedTuple):
@@ -49,12 +59,15 @@ class WhyIdentity(NamedTuple):
 class WhySources(NamedTuple):
     """The sources of all other values.
 
-    ``heard_s``: the age of ``fleet`` in seconds. ``local_hold``: a hold that the shared store does not know.
+    ``entries(since)``: those of the ledger that this sidecar has kept, ``counts``: all since it started, by word and
+    reason. ``heard_s``: the age of ``fleet`` in seconds. ``local_hold``: a hold that the shared store does not know.
     ``leaving(limit)``: as in ``RollingCounts``. ``samples``: the errors of this incarnation. ``action``: how the last
     action ended, if there was one. ``warnings``: what is wrong around the sidecar, in sentences.
     """
 
     snapshot: Callable[[], Snapshot]
+    entries: Callable[[float], Sequence[Entry]]
+    counts: Mapping[tuple[str, str], int]
     fleet: Callable[[], Fleet | None]
     heard_s: Callable[[], float]
     local_hold: Callable[[], Hold | None]
@@ -66,12 +79,22 @@ class WhySources(NamedTuple):
 
 
 class Why:
-    """Answers for one container; ``history`` has its decisions."""
+    """Answers for one container; ``notice`` must observe every step of the controller."""
 
-    def __init__(self, identity: WhyIdentity, sources: WhySources, history: History) -> None:
+    def __init__(self, identity: WhyIdentity, sources: WhySources) -> None:
         self._identity = identity
         self._from = sources
-        self._history = history
+        self._began_at = sources.wall()
+        self._answered_at: float | None = None
+        """When the last answer to a claim came."""
+
+    def notice(self, record: Record) -> None:
+        """Keep the time of an answer to a claim."""
+        if any(
+            isinstance(event, ClaimDeferred) or (isinstance(event, TokenAnswered) and not event.is_late)
+            for event in record.events
+        ):
+            self._answered_at = self._from.wall()
 
     def get_public(self, query: str) -> PublicAnswer:
         """``GET /why`` of the public listener."""
@@ -85,7 +108,7 @@ class Why:
         return web.Response(body=content, headers={hdrs.CONTENT_TYPE: content_type})
 
     def text(self, limit: int) -> str:
-        """The public answer as text in at most ``limit`` bytes: the oldest decisions are left out first."""
+        """The public answer as text in at most ``limit`` bytes: the oldest events are left out first."""
         return as_text(self.value(), limit)
 
     def value(self) -> dict[str, Any]:
@@ -118,7 +141,7 @@ class Why:
     def _value(self, seen: Snapshot, fleet: Fleet | None) -> dict[str, Any]:
         held = (fleet.hold if fleet else None) or self._from.local_hold()
         container, unix, own = seen.container, self._from.wall(), self._identity
-        answered_at = self._history.answered_at
+        answered_at = self._answered_at
         age_s = 0.0 if answered_at is None else max(0.0, unix - answered_at)
         outlook = Outlook(unix, self._from.leaving(own.error_limit), age_s, held)
         return {
@@ -126,7 +149,7 @@ class Why:
             "instance": own.instance,
             "incarnation": container.life,
             "mode": own.mode,
-            "would": _would(self._history, seen, unix) if own.mode == SHADOW else None,
+            "would": _would(self._from.counts, self._began_at, seen, unix) if own.mode == SHADOW else None,
             "alone": own.alone,
             "state": container.state,
             "since": round(seen.unix_of(container.since), 3),
@@ -143,7 +166,7 @@ class Why:
             "fleet": {**fleet_members.fleet_json(fleet), "hold": fleet_members.hold_json(held)} if fleet else None,
             "hold": fleet_members.hold_json(held),
             "remedies": list(remedies(seen, outlook)),
-            "history": [_decision(each) for each in self._history.newest()],
+            "history": _history(self._from.entries(0.0), own.instance),
             "runbook": _runbook(own.runbook_url, container),
         }
 
@@ -165,16 +188,15 @@ def _sentence(seen: Snapshot, error_limit: int) -> str:
     return judged or f"in service: {evidence.errors} server errors in {evidence.window_s} s{limit}"
 
 
-def _would(history: History, seen: Snapshot, unix: float) -> dict[str, Any]:
+def _would(counts: Mapping[tuple[str, str], int], began_at: float, seen: Snapshot, unix: float) -> dict[str, Any]:
     """What enforcing would have done to this container since the sidecar started, and its weight now."""
-    counts = history.counts
 
     def total(word: str) -> int:
         return sum(number for (what, _), number in counts.items() if what == word)
 
     return {
-        "since": round(history.began_at, 3),
-        "for_s": round(max(0.0, unix - history.began_at), 3),
+        "since": round(began_at, 3),
+        "for_s": round(max(0.0, unix - began_at), 3),
         "culls": total("would_cull"),
         "recovered": total("would_recover"),
         "tokens": total("granted"),
@@ -226,9 +248,17 @@ def _budget(
     return {"used": counts.used, "capacity": counts.capacity, "left": left, "at": _rounded(at)}
 
 
-def _decision(decision: Decision) -> dict[str, Any]:
-    at, what, reason, sentence, times = decision
-    return {"at": round(at, 3), "what": what, "reason": reason, "sentence": sentence, "times": times}
+def _history(entries: Sequence[Entry], instance: str) -> list[dict[str, Any]]:
+    """The last events of this container, the newest first, without what the app or a person wrote."""
+    happened = [entry for entry in entries if entry.what in HAPPENED and entry.instance == instance]
+    return [_event(entry) for entry in reversed(happened[-MOST_EVENTS:])]
+
+
+def _event(entry: Entry) -> dict[str, Any]:
+    reason, sentence = entry.reason, entry.detail.partition("\n")[0]
+    if entry.author and entry.what in ("culled", "would_cull", "revived"):
+        reason, sentence = "ordered", "a person ordered it"
+    return {"at": round(entry.at, 3), "what": entry.what, "reason": reason, "sentence": sentence}
 
 
 def _sample(sample: ErrorSample, offset: float) -> dict[str, Any]:

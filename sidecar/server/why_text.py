@@ -62,9 +62,9 @@ def _lines(value: dict[str, Any]) -> Iterator[str]:
     if value["runbook"]:
         yield f"runbook: {value['runbook']}"
     yield from _samples(value.get("samples", ()))
-    for decision in value["history"]:
-        times = f" ({decision['times']} times)" if decision["times"] > 1 else ""
-        yield f"{_time(decision['at'])} {decision['what']}: {decision['sentence']}{times}"
+    for event in value["history"]:
+        sentence = f": {event['sentence']}" if event["sentence"] else ""
+        yield f"{_time(event['at'])} {event['what']}{sentence}"
 
 
 def _rules(value: dict[str, Any]) -> Iterator[str]:

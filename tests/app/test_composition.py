@@ -38,12 +38,12 @@ FAILURES: Final = {
 OBSERVERS: Final = {
     "steps": [
         "Actuator.notice",
-        "History.notice",
         "Ledger.notice",
         "Log.observe",
         "Messenger.notice",
         "Metrics.observe",
         "OverridesApi.notice",
+        "Why.notice",
     ],
     "beats": ["Ledger.beaten", "Log.beaten", "Messenger.beaten", "Metrics.beaten"],
     "scrapes": ["Log.scraped", "Metrics.scraped"],
@@ -112,7 +112,7 @@ async def test_every_part_goes_by_the_clock_that_it_is_made_for(facts: Facts) ->
     assert {key for key, values in clocks.items() if values == {"monotonic"}} == clocks.keys() - BY_BOOT_TIME
     assert {key for key, values in walls.items() if values != {"time"}} == set()
     owners = {key.partition(".")[0] for key in walls}
-    assert owners >= {"AdminApi", "Controller", "ErrorMinutes", "History", "Ledger", "Messenger", "WhySources"}
+    assert owners >= {"AdminApi", "Controller", "ErrorMinutes", "Ledger", "Messenger", "WhySources"}
 
 
 async def test_shared_budget_goes_by_the_same_clocks() -> None:

@@ -219,6 +219,13 @@ async def test_oldest_are_dropped_and_counted_when_there_is_no_room() -> None:
 
 
 @in_virtual_time
+async def test_all_entries_are_counted_by_word_and_reason_but_the_orders_of_people() -> None:
+    async with LedgerRig(ManualStore()).works() as ledger:
+        ledger.add(*entries(300), Entry("denied", WALL_S, "a", reason="trial"), Entry("hold", reason="x", author="ann"))
+        assert ledger.counts == {("suspect", ""): 300, ("denied", "trial"): 1}
+
+
+@in_virtual_time
 async def test_what_was_seen_here_is_known_here_sent_or_not() -> None:
     notes = ManualStore()
     async with LedgerRig(notes).works() as ledger:

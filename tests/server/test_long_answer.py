@@ -8,7 +8,6 @@ import time
 from functools import partial
 from random import Random
 from statistics import median
-from types import SimpleNamespace
 from typing import Any, Self, cast
 
 import pytest
@@ -92,9 +91,8 @@ async def _routes(observed: Observed) -> web.Routes:
     ledger = LedgerApi(
         budget.entries, lambda _: [], settled=partial(asyncio.sleep, 0), identity={}, wall=lambda: NOW_S, limit_s=60.0
     )
-    history = cast("Any", SimpleNamespace(newest=list))
     sources = PageSources(
-        *("c0000", lambda: ABOUT, lambda: {"at": 1.0}, history, budget),
+        *("c0000", lambda: ABOUT, lambda: {"at": 1.0}, budget),
         *(lambda: None, lambda: 0.0, lambda: [0] * 60, lambda _: ()),
     )
     state = PageState(JudgingConfig(), BudgetConfig(), sources, limit_s=60.0, on_failure=observed.failures.append)

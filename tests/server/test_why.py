@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,13 @@ from aiohttp.test_utils import make_mocked_request
 from sidecar.actions.actuator import ActionResult
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
 from sidecar.core.life.container import Container, CullOrder, start
-from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.events import TokenAnswered
+from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.types import (
     Answer,
     CauseTrial,
     Denied,
+    Entry,
     ErrorLevel,
     Evidence,
     Fleet,
@@ -33,7 +36,6 @@ from sidecar.core.types import (
 )
 from sidecar.net.web import HttpError
 from sidecar.server import health
-from sidecar.server.history import Decision, History
 from sidecar.server.why import Why, WhyIdentity, WhySources
 from sidecar.server.why_text import as_text
 
@@ -87,6 +89,7 @@ class Memory:
         last_cull: CullEvidence | None = None,
         *,
         mode: str = "enforce",
+        began_at: float = UNIX,
     ) -> None:
         self.container = container
         self.last_cull = last_cull
@@ -97,22 +100,26 @@ class Memory:
         self.local_hold: Hold | None = None
         self.action: ActionResult | None = None
         self.warnings: list[str] = []
-        self.history = History(lambda: UNIX)
+        self.entries: list[Entry] = []
+        self.counts = Counter[tuple[str, str]]()
+        self.unix = began_at
         self.why = Why(
             WhyIdentity("app", "a", mode, 5, "https://runbooks.example.org/arbiter"),
             WhySources(
                 self.snapshot,
+                lambda _since: self.entries,
+                self.counts,
                 fleet=lambda: self.fleet,
                 heard_s=lambda: self.heard_s,
                 local_hold=lambda: self.local_hold,
                 leaving=lambda _limit: (5, 12),
                 samples=lambda: (SAMPLE,),
-                wall=lambda: UNIX,
+                wall=lambda: self.unix,
                 action=lambda: self.action,
                 warnings=lambda: self.warnings,
             ),
-            self.history,
         )
+        self.unix = UNIX
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
@@ -127,10 +134,13 @@ class Memory:
             unix=UNIX,
         )
 
-    def decided(self, count: int) -> None:
-        """Fill the history with different decisions, one a minute."""
-        for number in range(count):
-            self.history._add(Decision(UNIX - 60 * (count - number), f"what-{number}", "", "sentence " * 6))
+    def answered(self, at: float) -> None:
+        """The last answer to a claim came at this Unix time."""
+        self.unix = at
+        answered = TokenAnswered("c", Granted(1, 10), 0.1)
+        self.why.notice(Record((answered,), self.container, EVIDENCE))
+        self.unix = UNIX
+        self.why.notice(Record((replace(answered, is_late=True),), self.container, EVIDENCE))
 
 
 def _ask(handler: Handler, query: str = "") -> web.Response:
@@ -226,7 +236,7 @@ def test_culled_container_shows_the_evidence_of_its_cull_and_the_next_incarnatio
 def test_wait_grows_shorter_as_the_answer_grows_old() -> None:
     memory = Memory(SUSPECT)
     denied = replace(SUSPECT, answer=Denied("window", 10, 10, 200.0))
-    memory.history.answered_at = UNIX - 10.00049
+    memory.answered(UNIX - 10.00049)
     memory.container = denied
     value = memory.why.value()
     assert (value["claim"]["retry_after_s"], value["claim"]["at"]) == (190.0, UNIX - 10), "in whole milliseconds"
@@ -253,7 +263,8 @@ def test_tokens_are_those_of_the_last_answer_to_a_claim_or_a_beat(
     answer: Answer | None, answered_at: float | None, fleet: Fleet | None, expected: tuple[float, ...]
 ) -> None:
     memory = Memory(replace(SUSPECT, answer=answer), fleet=fleet)
-    memory.history.answered_at = answered_at
+    if answered_at is not None:
+        memory.answered(answered_at)
     budget = memory.why.value()["budget"]
     assert tuple(budget[name] for name in ("used", "capacity", "left", "at")) == expected
     assert f"tokens: {expected[0]} of {expected[1]} in use, {expected[2]} left, at " in memory.why.text(3_072)
@@ -273,8 +284,11 @@ def test_format_is_json_or_text_as_the_client_asks(query: str, content_type: str
 
 def test_text_begins_with_what_matters_most() -> None:
     memory = Memory(DOWN)
-    memory.decided(1)
-    memory.history._add(Decision(UNIX - 5, "denied", "", "no token is left", 2))
+    denied = Entry("denied", UNIX - 60, "a", "redis", "window", detail="no token is left")
+    others = [denied._replace(instance="b"), denied._replace(what="hold"), denied._replace(what="acted")]
+    culled = Entry("culled", UNIX - 5, "a", "redis", "errors", detail=f"9 server errors\n7 x redis: {FREE}")
+    revived = Entry("revived", UNIX - 4, "a", "redis", FREE, FREE)
+    memory.entries = [denied, *others, culled, revived]
     assert memory.why.text(3_072).splitlines() == [
         "down: 9 server errors in 60 s",
         "window now: 9 errors in 60 s (redis 7, mysql 2), limit 5; 9 of 40 requests failed",
@@ -291,8 +305,9 @@ def test_text_begins_with_what_matters_most() -> None:
         "clears when: the container is replaced, or health-arbiter revive",
         "app/a, mode enforce; since 13:59:48Z, now 14:00:00Z; haproxy down, nomad down, weight 0 %",
         "runbook: https://runbooks.example.org/arbiter",
-        "13:59:55Z denied: no token is left (2 times)",
-        f"13:59:00Z what-0: {'sentence ' * 6}",
+        "13:59:56Z revived: a person ordered it",
+        "13:59:55Z culled: 9 server errors",
+        "13:59:00Z denied: no token is left",
     ]
 
 
@@ -319,7 +334,7 @@ def test_text_has_the_window_with_the_most_frequent_kind_first(changes: dict[str
     [
         ([], 600, "not have culled it in 10m"),
         (
-            [("denied", "trial"), ("denied", "trial"), ("suspect", ""), ("denied", "trial"), ("denied", "window")],
+            [("denied", "trial"), ("suspect", ""), ("denied", "trial"), ("denied", "window")],
             3600,
             "not have culled it in 1h; refusals: trial 2, window 1",
         ),
@@ -329,13 +344,11 @@ def test_text_has_the_window_with_the_most_frequent_kind_first(changes: dict[str
             "have culled it 3 times (1.5 a day), with 3 tokens; 3 of these times it recovered by itself in 2d",
         ),
     ],
-    ids=["nothing", "refusals, a repeated one once", "culls"],
+    ids=["nothing", "refusals", "culls"],
 )
 def test_shadow_says_what_enforcing_would_have_done(decisions: list[tuple[str, str]], age_s: float, line: str) -> None:
-    memory = Memory(mode="shadow")
-    memory.history.began_at = UNIX - age_s
-    for what, reason in decisions:
-        memory.history._add(Decision(UNIX, what, reason, "sentence"))
+    memory = Memory(mode="shadow", began_at=UNIX - age_s)
+    memory.counts.update(decisions)
     assert f"enforce mode would {line}" in memory.why.text(3_072).splitlines()
     would = memory.why.value()["would"]
     assert (would["for_s"], would["culls"]) == (age_s, decisions.count(("would_cull", "errors")))
@@ -405,7 +418,7 @@ def test_soft_drain_is_shown_beside_the_weight_and_apart_in_shadow_mode() -> Non
 def test_text_fits_what_nomad_keeps_and_keeps_the_most_important(reason: str) -> None:
     verdict = Verdict(Judgement.EXCESSIVE, tuple(Reason(rule, 9, 5, reason) for rule in ("errors", "kind")))
     memory = Memory(replace(DOWN, verdict=verdict, latch=Latch("c", 1.0, reason)))
-    memory.decided(50)
+    memory.entries = [Entry("suspect", UNIX, "a", detail="sentence " * 6)] * 60
     text = memory.why.text(health.BODY_LIMIT)
     assert 1_500 < len(text.encode()) <= health.BODY_LIMIT
     assert text.endswith("...\n")
@@ -491,6 +504,6 @@ def _body(memory: Memory, failures: list[Exception]) -> tuple[int, str]:
 def test_body_of_a_down_is_the_text_and_a_failure_to_explain_leaves_a_culled_container_down() -> None:
     memory, failures = Memory(DOWN), list[Exception]()
     assert (_body(memory, failures), failures) == ((503, memory.why.text(3_072)), [])
-    del memory.why._history  # whatever breaks in there
+    memory.entries = None  # type: ignore[assignment]  # whatever breaks in there
     assert _body(memory, failures) == (503, "down: 9 server errors in 60 s\n")
     assert len(failures) == 1

@@ -479,10 +479,9 @@ function showState(why) {
   if (why.window.requests) facts.push(["Requests", `${why.window.failed} of ${why.window.requests} failed in ${why.window.seconds} s`]);
   showFacts(facts);
   fill("runbook", why.runbook ? [makeLink(why.runbook, "Runbook")] : []);
-  fill("history", why.history.map((decision) => {
+  fill("history", why.history.map((event) => {
     const item = make("li");
-    const times = decision.times > 1 ? ` (${decision.times} times)` : "";
-    item.append(makeTime(decision.at), make("span", `${inWords(decision.what)}${times}: ${decision.sentence}`));
+    item.append(makeTime(event.at), make("span", `${inWords(event.what)}${event.sentence && `: ${event.sentence}`}`));
     return item;
   }));
   const kinds = Object.entries(why.window.kinds).map(([kind, count]) => `${isolate(kind.replace(UNPRINTABLE, "\ufffd"))} ${count}`).join(", ");

@@ -19,7 +19,6 @@ from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.members import About, MemberList, fleet_json, hold_json
 from sidecar.core.types import Entry, Fleet, Hold, Unknown
 from sidecar.server import long_answer, unknown_replies
-from sidecar.server.history import History
 from sidecar.server.page.banner import Situation, banner
 from sidecar.server.page.containers import ContainerFacts, own_row, row_of, steady
 from sidecar.server.page.timeline import Timeline
@@ -53,7 +52,6 @@ class PageSources(NamedTuple):
     """What only this sidecar knows of its own container."""
     why: Callable[[], dict[str, Any]]
     """The local answer to ``GET /why``."""
-    history: History
     budget: FleetBudget
     fleet: Callable[[], Fleet | None]
     """The fleet as of the last answered beat, however old, None before the first."""
@@ -209,9 +207,9 @@ class PageState:
 
     def _own_budget(self, now: float) -> dict[str, Any]:
         """The budget of a sidecar without a shared store."""
-        since = now - self._rules.budget_window
-        granted = [each.at for each in self._from.history.newest() if each.what == "granted" and each.at >= since]
-        return budget_row(self._rules, len(granted), shares.parse(self._rules.budget)[0], granted[::-1])
+        entries = self._from.local_entries(now - self._rules.budget_window)
+        granted = [entry.at for entry in entries if entry.what == "granted"]
+        return budget_row(self._rules, len(granted), shares.parse(self._rules.budget)[0], granted)
 
     def _banner(self, known: _Known, unknown: Unknown | None, now: float) -> dict[str, Any]:
         why, url = self._from.why(), self._from.runbook_url

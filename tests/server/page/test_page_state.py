@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
@@ -15,7 +14,6 @@ from harness.budgets import StubBudget
 from sidecar.config.settings import BudgetConfig, JudgingConfig
 from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, State, Unknown
-from sidecar.server.history import Decision
 from sidecar.server.page import page_state, timeline
 from sidecar.server.page.page_state import PageSources, PageState
 from sidecar.server.page.timeline import DETAIL_SHOWN, EVENTS
@@ -32,7 +30,6 @@ class Office:
     def __init__(self, budget: str = "10") -> None:
         self.age_s = 0.0
         self.budget = StubBudget(time.time)
-        self.history: list[Decision] = []
         self.fleet: Fleet | None = None
         self.local: list[Entry] = []
         self.failures: list[Exception] = []
@@ -40,12 +37,11 @@ class Office:
             "a",
             lambda: OWN,
             lambda: {"at": 1.0, "state": "up", "alone": "No shared store.", "mode": "enforce"},
-            cast("Any", SimpleNamespace(newest=lambda: self.history)),
             self.budget,
             lambda: self.fleet,
             lambda: self.age_s,
             lambda: [0] * 60,
-            lambda _since: self.local,
+            lambda since: [entry for entry in self.local if entry.at >= since],
             runbook_url="https://wiki/runbooks",
         )
         self.status = PageState(
@@ -160,12 +156,8 @@ async def test_budget_without_a_shared_store_comes_from_the_own_grants(
 
     monkeypatch.setattr(office.budget, "member_list", member_list)
     now = time.time()
-    office.history = [
-        Decision(now - 10, "granted", "granted", ""),
-        Decision(now - 20, "denied", "window", ""),
-        Decision(now - 100, "granted", "granted", ""),
-        Decision(now - 700, "granted", "granted", ""),
-    ]
+    ago_s = {700: "granted", 100: "granted", 20: "denied", 10: "granted"}
+    office.local = [Entry(what, now - ago) for ago, what in ago_s.items()]
     parts = await office.status.slow()
     assert (parts["budget"]["used"], parts["budget"]["capacity"], parts["fleet"]) == (2, 10, None)
     assert (parts["banner"]["sentence"], parts["known_at"]) == ("No shared store.", None)
