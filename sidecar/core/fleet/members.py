@@ -8,7 +8,6 @@ within the field: version 0.2 reads no further field.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -17,6 +16,7 @@ from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.summary import fleet_of
 from sidecar.core.fleet.view import BeatReply, Listing, View
 from sidecar.core.types import US_PER_S, Fleet, Hold, Presence, State
+from sidecar.core.values import by_name
 
 _LONGEST_INCARNATION: Final = 120
 _LONGEST_VERSION: Final = 50
@@ -137,7 +137,7 @@ def fleet_json(value: Fleet) -> dict[str, Any]:
     recurring = [recurring._asdict() for recurring in value.recurring]
     down = value.down - value.draining
     return {
-        **asdict(value),
+        **by_name(value),
         "down": down,
         "trials": trials,
         "paused": list(value.paused),
@@ -148,7 +148,7 @@ def fleet_json(value: Fleet) -> dict[str, Any]:
 
 def hold_json(value: Hold | None) -> dict[str, Any] | None:
     """A hold and its scope as JSON values."""
-    return None if value is None else {"scope": "instance" if value.instance else "service", **asdict(value)}
+    return None if value is None else {"scope": "instance" if value.instance else "service", **by_name(value)}
 
 
 def _field(text: str, most: int) -> str:

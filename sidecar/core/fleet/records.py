@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache, lru_cache
 from typing import ClassVar, Final, Self, TypeVar, cast
 
 from sidecar.core.types import US_PER_S, Hold
+from sidecar.core.values import by_name
 
 FORMAT: Final = 1
 
-_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+_encode: Final = json.JSONEncoder(separators=(",", ":"), default=by_name).encode
 _LARGEST: Final = 2**60
 """Larger numbers than an instant in the far future are not valid."""
 
@@ -34,7 +35,7 @@ class StoredRecord:
 
     def dump(self) -> str:
         """The record as text."""
-        return _encode({"f": FORMAT, **{_STORED.get(name, name): value for name, value in asdict(self).items()}})
+        return _encode({"f": FORMAT, **{_STORED.get(name, name): value for name, value in by_name(self).items()}})
 
     @classmethod
     def load(cls, text: str) -> Self | None:
