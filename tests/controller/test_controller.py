@@ -18,7 +18,6 @@ from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.triggers import StopRequested
 from sidecar.core.measure.measurements import RESULTS_KEPT_S
 from sidecar.core.types import (
-    Denied,
     ErrorLevel,
     ErrorReport,
     Fleet,
@@ -30,7 +29,6 @@ from sidecar.core.types import (
 )
 
 GRANTED = Granted(1, 10)
-DENIED = Denied("window", 10, 10, 60.0)
 NO_SETTLE = replace(POLICY, settle_s=0.0)
 
 
@@ -181,23 +179,6 @@ async def test_controller_with_an_empty_window_wakes_for_its_checks_and_for_beat
             await rig.beat_answered(Fleet(1))
         assert len(published) == 10 + 10
         assert len(check_times(rig)) == (RESULTS_KEPT_S + 97.5) // 10 + 1
-
-
-@pytest.mark.parametrize("pause_s", [3.5, 9.5, 300.25])
-@in_virtual_time
-async def test_report_after_a_pause_counts_in_its_own_second_and_old_errors_have_left(pause_s: float) -> None:
-    async with ControllerRig(policy=replace(POLICY, check_interval_s=1000.0), window_s=10) as rig:
-        await rig.errors(3)
-        await rig.advance(11)
-        assert rig.controller.snapshot.evidence.errors == 0
-        await rig.advance(pause_s)
-        await rig.errors(2)
-        reported_s = int(rig.loop.time())
-        assert rig.controller.snapshot.now == rig.loop.time()
-        assert rig.controller.snapshot.evidence.errors == 2
-        while rig.controller.snapshot.evidence.errors:
-            await rig.advance(0.125)
-        assert int(rig.loop.time()) == reported_s + 10
 
 
 # -- the snapshot -------------------------------------------------------------------------------------------

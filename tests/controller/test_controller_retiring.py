@@ -12,9 +12,8 @@ from harness.controller import POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.journal import Memory
 from sidecar.core.life.container import start
-from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
+from sidecar.core.life.triggers import ReviveOrdered
 from sidecar.core.types import (
-    Denied,
     ErrorReport,
     Granted,
     Latch,
@@ -27,11 +26,9 @@ from sidecar.core.types import (
 )
 
 GRANTED = Granted(1, 1)
-DENIED = Denied("slots", 1, 1, 10.0)
 AGING = replace(POLICY, lifetime_s=100.0, retire_slots="100p", retire_timeout_s=60.0)
 PATIENT = replace(AGING, lifetime_max_s=200.0, busy_load=0.5)
 HOLDER = "lease-of-a"
-ORDERED = CullOrdered("ann", "it leaks")
 
 
 def aging_stage(policy: Policy = AGING, rng: Random | None = None) -> ControllerRig:
@@ -58,22 +55,6 @@ async def test_old_container_retires_under_a_lease() -> None:
         assert rig.budget.claims == []
         assert rig.budget.most_at_once == 1
         assert rig.failures == []
-
-
-@in_virtual_time
-async def test_next_request_waits_until_what_was_given_back_is() -> None:
-    async with aging_stage(PATIENT) as rig:
-        await rig.advance(101)
-        rig.budget.return_gate.clear()
-        await rig.reports(Results(load=0.9))
-        await rig.answered(GRANTED)
-        await rig.reports(Results(load=0.0))
-        await rig.advance(10)
-        assert rig.state() is State.RETIRING
-        assert len(rig.budget.leases) == 1
-        rig.budget.return_gate.set()
-        await settle()
-        assert len(rig.budget.leases) == 2
 
 
 @in_virtual_time

@@ -9,8 +9,6 @@ import pytest
 
 from harness.controller import IDENTITY, POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time
-from sidecar.core.life.events import Culled
-from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Claim, Denied, ErrorReport, Granted, Policy, State, Unknown
 
 NO_SETTLE = replace(POLICY, settle_s=0.0)
@@ -60,6 +58,7 @@ async def test_hook_is_run_between_the_grant_and_the_drain() -> None:
         assert rig.state() is State.SUSPECT  # asked once more: it took its time
         await rig.answered(REPLAYED)
         assert (rig.state(), _capture(rig)) == (State.DRAINING, "what it saw")
+        assert rig.records[-1].cull_evidence == rig.controller.snapshot.last_cull
         ((claim, reason),) = look.told
         assert claim == Claim("web/a/life-1", "a", "life-1", "redis", IDENTITY.holder)
         assert reason.startswith("5 server errors in 60 s")
@@ -133,17 +132,3 @@ async def test_samples_end_with_the_life_and_those_of_the_cull_are_kept() -> Non
         assert kept is not None
         assert (kept.claim_id, kept.at, kept.capture) == ("web/a/life-1", WALL_S, "what it saw")
         assert [sample.message for sample in kept.samples] == ["no route to 10.0.0.1"]
-
-
-@in_virtual_time
-async def test_capture_is_there_when_observers_hear_of_the_cull() -> None:
-    seen: list[str | None] = []
-
-    def observe(record: Record) -> None:
-        if any(isinstance(event, Culled) for event in record.events):
-            seen.append(record.cull_evidence.capture if record.cull_evidence else None)
-
-    async with ControllerRig(NO_SETTLE, observe=observe, hook=Looker()) as rig:
-        await rig.pings(SICK)
-        await rig.answered(GRANTED)
-    assert seen == ["what it saw"]

@@ -215,17 +215,10 @@ async def test_lost_connection_is_followed_by_a_beat_within_two_seconds_at_times
 CHANGES = {
     "is suspect": (UP, SUSPECT),
     "is refused": (SUSPECT, replace(SUSPECT, refused=("window",))),
-    "recovers": (SUSPECT, UP),
     "is culled": (SUSPECT, DRAINING),
     "app restarts": (UP, replace(UP, incarnation="boot-2")),
-    "culled app is replaced": (DOWN, replace(UP, state=State.STARTING, incarnation="boot-2")),
-    "starts to serve": (replace(UP, state=State.STARTING), UP),
     "stops": (UP, STOPPING),
     "would be culled": (SUSPECT, replace(SUSPECT, would_culls=1, would_down=True)),
-    "would be replaced": (
-        replace(SUSPECT, would_culls=1, would_down=True),
-        replace(UP, would_culls=1),
-    ),
 }
 
 
@@ -245,7 +238,7 @@ async def test_change_that_concerns_the_fleet_is_told_at_once(before: Container,
         assert len(scene.beats) == (2 if after is STOPPING else 3)
 
 
-@pytest.mark.parametrize(("interval_s", "pause_s"), [(10.0, 2.0), (60.0, 12.0), (2.0, 1.0), (0.5, 0.5)])
+@pytest.mark.parametrize(("interval_s", "pause_s"), [(10.0, 2.0), (2.0, 1.0), (0.5, 0.5)])
 @in_virtual_time
 async def test_suspect_beats_more_often_until_it_is_one_no_more(interval_s: float, pause_s: float) -> None:
     async with beating(interval_s=interval_s) as scene:

@@ -43,8 +43,6 @@ from sidecar.core.types import NO_IDENTITY, Answer, Denied, Latch, Policy, Rando
 
 ASK, RELEASE = RequestLease("lease-1"), GiveBack("lease-1")
 PATIENT = replace(AGING, lifetime_max_s=200.0)
-SHADOW = replace(AGING, enforce=False)
-
 Row = tuple[float, Trigger | Answer, State, list[RequestLease | GiveBack]]
 """Second, what happens (an answer is that to our lease), the state it leads to, and what is wished of the lease."""
 
