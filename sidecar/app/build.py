@@ -183,7 +183,6 @@ def policy(config: Config) -> Policy:
         kind_limits=kinds.limits(config.judging.kind_limits),
         retire_slots=str(build_store.share(config.retirement.retire_slots)),
         retire_timeout_s=RETIRE_TIMEOUT_S + config.culling.drain,  # it ends after the drain
-        soft_drain=config.weight.weight == "on",
         enforce=config.identity.mode == "enforce",
     )
 

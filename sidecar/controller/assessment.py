@@ -94,18 +94,18 @@ class Assessment:
     def drain_softly(self, container: Container, elapsed_s: int = 0) -> None:
         """Lower the weight of a suspect at once, as far as the other containers can make up for it."""
         was, presence = self.is_soft_drained, container.presence
-        percent = soft_drain(
-            presence, self.success_rate, self._fleet, self._policy, is_announced=container.is_announced
+        drained = self.weight.at(
+            soft_drain(presence, self.success_rate, self._fleet, self._policy, is_announced=container.is_announced)
         )
-        self.is_soft_drained = percent < FULL
+        self.is_soft_drained = drained.percent < FULL
         if self.is_soft_drained:
-            self.weight = self.weight.lowered(percent)
+            self.weight = drained
             elapsed_s, window_s = elapsed_s if was else 0, self.measurements.errors.seconds
             self._share_of_window = share_of_window(self._share_of_window, self.weight.percent, elapsed_s, window_s)
             return
         self._share_of_window = 1.0
         if was and presence is Presence.SUSPECT and self.success_rate is None:
-            self.weight = self.weight.fresh()
+            self.weight = drained
 
     def clear(self, effect: ClearWindow, now: float) -> None:
         """Empty the window; of another incarnation nothing else is known either."""
@@ -113,7 +113,7 @@ class Assessment:
         self._evidence = None
         if effect.heart:
             self.samples.clear()
-            self.weight, self.success_rate = self.weight.fresh(), None
+            self.weight, self.success_rate = self.weight.at(FULL), None
             self._compare(now)
 
     def _compare(self, now: float) -> None:

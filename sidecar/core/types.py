@@ -466,7 +466,7 @@ ENTRY_WORDS: Final = frozenset(
 class Policy:
     """The numbers by which the core judges and acts; a limit of 0 is no limit. The settings table explains them.
 
-    ``outlier``: errors also have to be more than chance explains. ``soft_drain``: the weight of a suspect is lowered.
+    ``outlier``: errors also have to be more than chance explains.
     ``retire_slots``: as ``LeaseRequest.slots``.
     """
 
@@ -480,7 +480,6 @@ class Policy:
     check_interval_s: float = 10.0
     grace_s: float = 0.0
     settle_s: float = 3.0
-    soft_drain: bool = True
     drain_s: float = 10.0
     lifetime_s: float = 0.0
     lifetime_max_s: float = 0.0

@@ -92,7 +92,6 @@ ROWS: Final = (
     Row("action_command", "false x", "CommandAction.words", "false x"),
     Row("cull_hook", "{files}/hook2", "Hook.path", "{files}/hook2"),
     Row("weight", "off", "Weight.floor", "100"),
-    Row("weight", "off", "Policy.soft_drain", "False"),
     # a retirement
     Row("lifetime", "6h", "Policy.lifetime_s", "21600.0", SHARED),
     Row("lifetime_max", "24h", "Policy.lifetime_max_s", "86400.0", SHARED, {"lifetime": "6h", "busy_load": "0.5"}),

@@ -49,7 +49,7 @@ def soft_drain(
     There is none while no container is well, because requests have no better place to go, and none while the fleet's
     median has reached the limit, because then chance makes suspects of half the fleet.
     """
-    if not policy.soft_drain or presence is not Presence.SUSPECT or success_rate is not None:
+    if presence is not Presence.SUSPECT or success_rate is not None:
         return FULL
     if fleet is None or fleet.alive < SMALLEST_FLEET:
         return FULL
@@ -93,19 +93,11 @@ class Weight:
         if not self.moving and target not in (self.floor, FULL) and abs(gap) < max(LEAST_BAND, BAND * self.percent):
             return self
         move = min(max(gap, -int(FALL_PER_S * elapsed_s)), int(RISE_PER_S * elapsed_s))
-        is_moving = move != gap
-        return (
-            replace(self, percent=self.percent + move, moving=is_moving) if move or is_moving != self.moving else self
-        )
+        return replace(self, percent=self.percent + move, moving=move != gap)
 
-    def lowered(self, percent: int) -> Weight:
-        """The weight of a softly drained container: this percent, or the floor if that is more."""
-        percent = max(self.floor, percent)
-        return self if percent == self.percent and not self.moving else replace(self, percent=percent, moving=False)
-
-    def fresh(self) -> Weight:
-        """The weight of a container whose requests are not known."""
-        return replace(self, percent=FULL, moving=False)
+    def at(self, percent: int) -> Weight:
+        """This weight at once, or the floor if that is more."""
+        return replace(self, percent=max(self.floor, percent), moving=False)
 
     def _target(self, rate: float | None) -> int:
         return FULL if rate is None else max(self.floor, round(FULL * rate**3))

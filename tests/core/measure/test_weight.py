@@ -88,57 +88,53 @@ def test_any_weight_is_a_whole_percent_between_its_ends_and_never_jumps(
 # -- soft drain -----------------------------------------------------------------------------------------------
 
 SUSPECT = Presence.SUSPECT
-ON, OFF = Policy(), Policy(soft_drain=False)
 
 
 @pytest.mark.parametrize(
-    ("presence", "rate", "told", "policy", "percent"),
+    ("presence", "rate", "told", "percent"),
     [
-        pytest.param(SUSPECT, None, (Fleet(10, 1), True), ON, 0, id="one of ten"),
-        pytest.param(SUSPECT, None, (Fleet(10, 2), True), ON, 0, id="two of ten, the others have room for just these"),
-        pytest.param(SUSPECT, None, (Fleet(10, 4), True), ON, 50, id="four of ten"),
-        pytest.param(SUSPECT, None, (Fleet(10, 5), True), ON, 60, id="half"),
-        pytest.param(SUSPECT, None, (Fleet(10, 9), True), ON, 78, id="nearly all"),
-        pytest.param(SUSPECT, None, (Fleet(10, 10), True), ON, 100, id="all"),
-        pytest.param(SUSPECT, None, (Fleet(10, 4, median_errors=4), True), ON, 50, id="median below the limit"),
-        pytest.param(SUSPECT, None, (Fleet(10, 4, median_errors=5), True), ON, 100, id="median at the limit"),
-        pytest.param(SUSPECT, None, (Fleet(10, 3), False), ON, 50, id="fourth that is not counted yet"),
-        pytest.param(SUSPECT, None, (Fleet(10, 0), True), ON, 0, id="counts itself at least"),
-        pytest.param(
-            SUSPECT, None, (Fleet(9, 4, down=1), True), ON, 75, id="one is down, whose load is carried already"
-        ),
-        pytest.param(SUSPECT, None, (Fleet(3, 1), True), ON, 40, id="one of three"),
-        pytest.param(SUSPECT, None, (Fleet(2, 1), True), ON, 100, id="one of two"),
-        pytest.param(SUSPECT, None, (Fleet(1, 1), True), ON, 100, id="alone"),
-        pytest.param(SUSPECT, None, (Fleet(3, 1, down=8), True), ON, 100, id="the others are down"),
-        pytest.param(SUSPECT, None, (None, True), ON, 100, id="fleet not known"),
-        pytest.param(SUSPECT, 0.5, (Fleet(10, 1), True), ON, 100, id="requests are known"),
-        pytest.param(SUSPECT, None, (Fleet(10, 1), True), OFF, 100, id="off"),
+        pytest.param(SUSPECT, None, (Fleet(10, 1), True), 0, id="one of ten"),
+        pytest.param(SUSPECT, None, (Fleet(10, 2), True), 0, id="two of ten, the others have room for just these"),
+        pytest.param(SUSPECT, None, (Fleet(10, 4), True), 50, id="four of ten"),
+        pytest.param(SUSPECT, None, (Fleet(10, 5), True), 60, id="half"),
+        pytest.param(SUSPECT, None, (Fleet(10, 9), True), 78, id="nearly all"),
+        pytest.param(SUSPECT, None, (Fleet(10, 10), True), 100, id="all"),
+        pytest.param(SUSPECT, None, (Fleet(10, 4, median_errors=4), True), 50, id="median below the limit"),
+        pytest.param(SUSPECT, None, (Fleet(10, 4, median_errors=5), True), 100, id="median at the limit"),
+        pytest.param(SUSPECT, None, (Fleet(10, 3), False), 50, id="fourth that is not counted yet"),
+        pytest.param(SUSPECT, None, (Fleet(10, 0), True), 0, id="counts itself at least"),
+        pytest.param(SUSPECT, None, (Fleet(9, 4, down=1), True), 75, id="one is down, whose load is carried already"),
+        pytest.param(SUSPECT, None, (Fleet(3, 1), True), 40, id="one of three"),
+        pytest.param(SUSPECT, None, (Fleet(2, 1), True), 100, id="one of two"),
+        pytest.param(SUSPECT, None, (Fleet(1, 1), True), 100, id="alone"),
+        pytest.param(SUSPECT, None, (Fleet(3, 1, down=8), True), 100, id="the others are down"),
+        pytest.param(SUSPECT, None, (None, True), 100, id="fleet not known"),
+        pytest.param(SUSPECT, 0.5, (Fleet(10, 1), True), 100, id="requests are known"),
         *(
-            pytest.param(presence, None, (Fleet(10, 1), True), ON, 100, id=presence)
+            pytest.param(presence, None, (Fleet(10, 1), True), 100, id=presence)
             for presence in Presence
             if presence is not SUSPECT
         ),
     ],
 )
 def test_suspect_keeps_as_little_weight_as_the_others_can_make_up_for(
-    presence: Presence, rate: float | None, told: tuple[Fleet | None, bool], policy: Policy, percent: int
+    presence: Presence, rate: float | None, told: tuple[Fleet | None, bool], percent: int
 ) -> None:
     """``told``: the fleet, and whether that has heard of this suspect."""
     fleet, is_announced = told
-    assert soft_drain(presence, rate, fleet, policy, is_announced=is_announced) == percent
+    assert soft_drain(presence, rate, fleet, Policy(), is_announced=is_announced) == percent
 
 
 def test_lowered_weight_is_set_at_once_not_below_the_floor_and_rises_as_any_other() -> None:
-    weight = Weight(floor=7).lowered(0)
+    weight = Weight(floor=7).at(0)
     assert weight == Weight(7, floor=7)
     percents = []
     for _ in range(3):
         weight = weight.step(None, 1.0)
         percents.append(weight.percent)
     assert percents == [12, 17, 22]
-    assert Weight(floor=FULL).lowered(0) == Weight(floor=FULL)
-    assert Weight(floor=7).lowered(60).percent == 60
+    assert Weight(floor=FULL).at(0) == Weight(floor=FULL)
+    assert Weight(floor=7).at(60).percent == 60
 
 
 def test_limit_of_a_drained_container_falls_with_the_window_that_still_holds_earlier_errors() -> None:
