@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import door, fleet_store, machine, process, reports, scrape, table
+from bench import door, machine, process, reports, scrape, table
 from bench.rig import Rig, Tree
 
 FIGURES: Final[dict[str, Callable[[Rig], Iterable[table.Row]]]] = {
@@ -27,7 +27,6 @@ FIGURES: Final[dict[str, Callable[[Rig], Iterable[table.Row]]]] = {
     "flood": door.floods,
     "own-flood": door.own_flood,
     "scrape": scrape.measure,
-    "store": fleet_store.measure,
 }
 HERE: Final = Path(__file__).parents[2]
 

@@ -6,7 +6,6 @@ import pytest
 
 from bench import table, wire
 from bench.rig import failed
-from bench.scrape import page
 from bench.table import Row
 
 FAST = table.at_least_of_baseline(0.9)
@@ -17,11 +16,6 @@ def test_percentile_is_the_nearest_rank() -> None:
     assert {percent: table.percentile([*range(100, 0, -1)], percent) for percent in expected} == expected
     with pytest.raises(ValueError, match="no values"):
         table.percentile([], 99)
-
-
-def test_number_has_three_significant_digits() -> None:
-    expected = {0: "0", 0.0123456: "0.0123", 0.999: "0.999", 99.96: "100", 120: "120", 25_249.6: "25,200", -1.5: "-1.5"}
-    assert {value: table.number(value) for value in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -63,8 +57,3 @@ def test_failures_of_a_load_are_found() -> None:
     assert failed("  Socket errors: connect 0, read 3\nRequests/sec: 1") == "Socket errors: connect 0, read 3"
     assert failed("Failed requests:        12\n") == "Failed requests: 12"
     assert failed("Failed requests:        0\nRequests/sec: 5") == ""
-
-
-def test_a_tenth_of_the_page_is_wanted() -> None:
-    assert page(1_000).count(b'wanted="yes"') == 100
-    assert page(10, wave=7).count(b"} 7\n") == 1
