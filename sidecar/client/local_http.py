@@ -67,7 +67,11 @@ class LocalHttp:
             return Outcome.AWAY
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         for family, target, name in self._targets:
-            with socket.socket(family, socket.SOCK_STREAM) as connection:
+            try:
+                connection = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:  # the app has no descriptor left
+                continue
+            with connection:
                 connection.settimeout(self.timeout_s)
                 try:
                     connection.connect(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -148,6 +149,16 @@ def test_sidecar_that_is_away_is_left_alone_for_a_while(serve: Serve, run_dir: P
     serve(path=path)
     assert http.post("/errors", b"1", RETRY_S * 0.9) is Outcome.AWAY
     assert http.post("/errors", b"1", RETRY_S) is Outcome.SENT
+
+
+def test_app_without_a_free_descriptor_finds_no_sidecar_and_goes_on(serve: Serve) -> None:
+    http = LocalHttp(listen=serve().address)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        assert http.post("/errors", b"1", 0.0) is Outcome.AWAY
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_reports_leave_from_another_thread_and_the_caller_does_not_wait(serve: Serve) -> None:
