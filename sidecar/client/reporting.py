@@ -79,10 +79,7 @@ def stats() -> Stats:
 
 
 def configure(*, socket: str = "", listen: str = "") -> None:
-    """Send to this unix socket, else to this ``address:port`` of a local listener, else nowhere: not as the variables.
-
-    The settings are those of the sidecar: ``ARBITER_SOCKET`` and ``ARBITER_LOCAL_LISTEN``.
-    """
+    """Send to this unix socket, else to this ``address:port``, whatever the variables say; without either nowhere."""
     EMITTER.use(lambda: LocalHttp(socket, listen))
 
 
