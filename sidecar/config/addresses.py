@@ -15,7 +15,6 @@ _MAX_PATH = 3800  # PATH_MAX of limits.h is 4096, and a state file in a director
 _MAX_FILE_NAME = 255
 _MAX_HOST = 253  # RFC 1035, section 2.3.4, as text
 _MAX_LABEL = 63
-_LOCALHOST = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 
 
 def listed(text: str) -> tuple[str, ...]:
@@ -75,22 +74,9 @@ def listen_or_off(text: str) -> str:
 def loopback_or_off(text: str) -> str:
     """Like ``listen_or_off``, but raise ValueError for an address that other machines could reach."""
     address = listen_or_off(text)
-    if address != OFF and not all(not isinstance(ip, str) and ip.is_loopback for ip in _ips(split(address)[0])):
+    if address != OFF and not _is_loopback(split(address)[0]):
         raise ValueError("must be localhost, 127.0.0.0/8 or [::1]: only the app on this machine may send errors")
     return address
-
-
-def overlap(one: str, other: str) -> bool:
-    """Whether two listeners cannot both bind: they have the same port, and the same host or a wildcard.
-
-    Port 0 lets the kernel choose, and never collides. IPv4 and IPv6 never collide: v6 sockets are v6 only.
-    """
-    if OFF in (one, other):
-        return False
-    (host, port), (other_host, other_port) = split(one), split(other)
-    if port != other_port or port == 0:
-        return False
-    return any(_collide(a, b) for a in _ips(host) for b in _ips(other_host))
 
 
 def path(text: str) -> str:
@@ -123,17 +109,8 @@ def _checked(host: str, family: type[IPv4Address | IPv6Address]) -> str:
         raise ValueError(_LISTEN_HINT) from None
 
 
-def _ips(host: str) -> tuple[IPv4Address | IPv6Address | str, ...]:
-    """Return the addresses of a host, or its name if only the resolver knows them."""
-    if host == "localhost":
-        return _LOCALHOST
+def _is_loopback(host: str) -> bool:
     try:
-        return (ip_address(host),)
-    except ValueError:
-        return (host,)
-
-
-def _collide(one: IPv4Address | IPv6Address | str, other: IPv4Address | IPv6Address | str) -> bool:
-    if isinstance(one, str) or isinstance(other, str):
-        return one == other
-    return one.version == other.version and (one == other or one.is_unspecified or other.is_unspecified)
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name that only the resolver knows
+        return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -169,13 +168,8 @@ def _redis_files(c: Config) -> Iterator[str]:
 
 def _listeners(c: Config) -> Iterator[str]:
     server = c.server
-    for (name, address), (other_name, other) in combinations(_addresses(c), 2):
-        if addresses.overlap(address, other):
-            yield f"{other_name}: {other} is already taken by {name}={address}"
     if server.local_listen == addresses.OFF and not server.socket:
         yield "ARBITER_LOCAL_LISTEN: off needs an ARBITER_SOCKET: the app could not report errors"
-    if server.socket and server.socket == c.statsd.statsd_socket:
-        yield "ARBITER_STATSD_SOCKET: the same path as ARBITER_SOCKET, one for datagrams and one for connections"
 
 
 def _addresses(c: Config) -> tuple[tuple[str, str], ...]:

@@ -1,8 +1,7 @@
 """Selectors of series on a metrics page, as Prometheus writes them, with the kind of error that they count.
 
 ``http_requests_total{status=~"5..",handler!="/probe"}``, ``kind=db: db_errors_total``, ``kind_from=db_system:
-db_errors_total``. This module knows neither pages nor counters. ``prefilter`` is an expression that every line of a
-selected series contains, so that a scanner may skip the others.
+db_errors_total``. This module knows neither pages nor counters.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ _COLON: Final = re.compile(":")
 _COMMA: Final = re.compile(",")
 _OPEN: Final = re.compile(r"\{")
 _CLOSE: Final = re.compile(r"\}")
-_NOT_PLAIN: Final = re.compile(r'["\\\n]')
 
 
 class BadSelectorError(ValueError):
@@ -57,21 +55,6 @@ class Matcher:
         fits = self._pattern.fullmatch(value) is not None if self._pattern else value == self.value
         return fits is not self.operator.startswith("!")
 
-    def prefilter(self) -> bytes | None:
-        """Return an expression that occurs in every line that fits; None if lines without the label fit too."""
-        if self.matches(""):
-            return None
-        return self.label.encode() + rb'[ \t]*=[ \t]*"' + re.escape(self._begin().encode())
-
-    def _begin(self) -> str:
-        """Return the text with which all values that fit begin, with the closing quote if that is the whole value."""
-        if self.operator == "=~":
-            return _literal_begin(self.value)
-        if self.operator == "=":
-            plain = _NOT_PLAIN.split(self.value, maxsplit=1)[0]
-            return f'{plain}"' if plain == self.value else plain
-        return ""
-
 
 @dataclass(frozen=True, slots=True)
 class Selector:
@@ -91,11 +74,6 @@ class Selector:
         if self.kind_from is None:
             return self.kind
         return _NOT_OF_A_KIND.sub("_", labels.get(self.kind_from, ""))[:_KIND_LENGTH] or self.kind
-
-    def prefilter(self) -> bytes:
-        """Return an expression that fits every selected line behind the name; empty if any line may be selected."""
-        conditions = (matcher.prefilter() for matcher in self.matchers)
-        return b"".join(b"(?=.*" + condition + b")" for condition in conditions if condition)
 
 
 def parse_selectors(text: str) -> tuple[Selector, ...]:
@@ -193,13 +171,3 @@ def _compile(expression: str) -> Pattern:
     except re2.error as error:
         (cause,) = error.args
         raise ValueError(cause.decode() if isinstance(cause, bytes) else cause) from None
-
-
-def _literal_begin(expression: str) -> str:
-    """Return the plain characters with which all texts begin that fit the expression."""
-    if "|" in expression or "(?" in expression:
-        return ""
-    begin = re.match(r'[^.^$*+?{}\[\]()\\"\n]*', expression)
-    literal = begin[0] if begin else ""
-    optional = expression[len(literal) : len(literal) + 1] in {"*", "?", "{"}
-    return literal[:-1] if optional else literal

@@ -1,9 +1,9 @@
 """Notices that the app was restarted, by the socket that listens at its port. The app needs to say nothing.
 
 Where the sidecar shares the app's network (a task group of Nomad, a pod), the kernel lists the listening sockets, each
-with a number that no other socket has. Elsewhere the sidecar connects: a refused connection, followed by an accepted
-one, is a restart. A process that passes its listening socket on to its successor (systemd's socket activation, an
-upgrade in place) looks like one incarnation.
+with a number that no other socket has. Elsewhere, and in a sandbox without such a list, the sidecar connects: a refused
+connection, followed by an accepted one, is a restart. A process that passes its listening socket on to its successor
+(systemd's socket activation, an upgrade in place) looks like one incarnation.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class AppPort:
         self.is_listening = False
         self._port = port
         self._connections = None if host is None else AcceptedConnections(host, port, known)
+        self._known = known
         self._incarnations = SocketIncarnations(known)
         self._offer = offer
         self._is_well = is_well
@@ -82,8 +83,7 @@ class AppPort:
 
     async def look(self) -> None:
         """Look once."""
-        connections = self._connections
-        sockets = await listening_sockets(self._port) if connections is None else await connections.look()
+        sockets = await self._sockets()
         now = self._clock()
         if sockets is not None:
             self.is_listening = bool(sockets)
@@ -96,6 +96,17 @@ class AppPort:
         begun = self._incarnations.unreported
         if begun and self._offer([AppListening(begun)]):
             self._incarnations.unreported = ""
+
+    async def _sockets(self) -> frozenset[str] | None:
+        """What listens; None if that is not known."""
+        if self._connections is None:
+            try:
+                return listening_sockets(self._port)
+            except OSError:
+                if self._listened_at is not None:  # the kernel has answered before
+                    raise
+                self._connections = AcceptedConnections("localhost", self._port, self._known)
+        return await self._connections.look()
 
 
 class SocketIncarnations:

@@ -1,6 +1,6 @@
 """Finds selected series on a metrics page, which comes in pieces of bytes, and parses only their lines.
 
-Text 0.0.4 and OpenMetrics 1.0. It knows nothing of selectors: a ``Family`` has the bytes to look for, and ``resolve``
+Text 0.0.4 and OpenMetrics 1.0. It knows nothing of selectors: it looks for the names of metrics, and ``resolve``
 returns the use of a series. Other lines are not validated.
 """
 
@@ -17,17 +17,8 @@ T = TypeVar("T")
 
 LONGEST_LINE: Final = 65_536
 _EOF: Final = b"\n# EOF"
-_BLANKS: Final = rb"[{ \t\r\v\f]"
-
-
-class Family(NamedTuple):
-    """What to look for: lines that begin with ``begin`` (behind the end of the line before) and match ``line``.
-
-    ``line`` finds series and value, or series and the rest.
-    """
-
-    begin: bytes
-    line: re.Pattern[bytes]
+_LINE: Final = rb"\n(%b(?=[{ \t\r\v\f])(?:\{.*\})?)(?: ([^ \t\r\n_]+)$|(.*))"
+"""Finds series and value behind the end of a line, or series and the rest."""
 
 
 class Page(NamedTuple, Generic[T]):
@@ -41,32 +32,23 @@ class Page(NamedTuple, Generic[T]):
     cut_off: bool
 
 
-def family(name: str, prefilter: bytes = b"") -> Family:
-    """Finds the lines of ``name``.
-
-    ``prefilter`` is an expression that matches, behind the name, every selected line.
-    """
-    begin = b"\n" + name.encode()
-    series = name.encode() + b"(?=" + _BLANKS + prefilter + rb")(?:\{.*\})?"
-    return Family(begin, re.compile(rb"\n(" + series + rb")(?: ([^ \t\r\n_]+)$|(.*))", re.MULTILINE))
-
-
 class Scanner(Generic[T]):
-    """Reads one page in pieces. Memory: the readings, and an incomplete line of at most ``longest_line`` bytes.
+    """Reads the series of these metrics on one page, in pieces.
 
-    ``resolve`` takes a series as the page spells it and returns its use, or None if it has none; it raises
-    BadPageError if that is no series (``parse_series`` does).
+    Memory: the readings, and an incomplete line of at most ``longest_line`` bytes. ``resolve`` takes a series as the
+    page spells it and returns its use, or None if it has none; it raises BadPageError if that is no series
+    (``parse_series`` does).
     """
 
     def __init__(
         self,
-        families: Iterable[Family],
+        names: Iterable[str],
         resolve: Callable[[bytes], T | None],
         *,
         openmetrics: bool = False,
         longest_line: int = LONGEST_LINE,
     ) -> None:
-        self._families = tuple(families)
+        self._lines = {b"\n" + name.encode(): re.compile(_LINE % name.encode(), re.MULTILINE) for name in names}
         self._resolve = resolve
         self._openmetrics = openmetrics
         self._longest_line = longest_line
@@ -101,7 +83,7 @@ class Scanner(Generic[T]):
     def _scan(self, lines: bytes) -> None:
         """Read whole lines, each behind a newline, with as few calls as possible: there may be thousands."""
         resolve, found, values = self._resolve, self._found.append, self._values.append
-        for begin, line in self._families:
+        for begin, line in self._lines.items():
             if begin not in lines:
                 continue
             for series, value, rest in line.findall(lines):

@@ -1,7 +1,6 @@
 """Finds the sockets that listen at a TCP port of this network namespace, by their inode numbers.
 
-The kernel is asked for listening sockets alone (sock_diag(7), in 60 microseconds). Where that is not possible, the
-tables of proc(5) are read. The kernel puts them together from all connections of the machine, which takes milliseconds.
+The kernel is asked for listening sockets alone (sock_diag(7)), in 60 microseconds.
 """
 
 from __future__ import annotations
@@ -9,19 +8,12 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain, islice
-from pathlib import Path
 from typing import Final
 
-from sidecar.net.threads import in_thread
-
-TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 MOST_SOCKETS: Final = 256
 """Number of sockets per family that are read: each takes 13 microseconds. No app has as many workers."""
-
-_LISTENING: Final = b"0A"
-_LOCAL_ADDRESS, _STATE, _INODE = 1, 3, 9
 
 # From linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and net/tcp_states.h.
 _SOCK_DIAG: Final = 4
@@ -35,16 +27,11 @@ _FOUND_INODE: Final = struct.Struct("=68xI")
 _ERROR_NUMBER: Final = struct.Struct("=i")
 
 
-async def listening_sockets(port: int) -> frozenset[str]:
-    """The inode numbers of the sockets that listen at ``port``, of any address and family; OSError if unknown."""
-    try:
-        return asked_of_the_kernel(port)
-    except (OSError, struct.error):  # an old kernel, a sandbox without netlink
-        return await in_thread(read_from_tables, port)
+def listening_sockets(port: int) -> frozenset[str]:
+    """The inode numbers of the sockets that listen at ``port``, of any address and family.
 
-
-def asked_of_the_kernel(port: int) -> frozenset[str]:
-    """As ``listening_sockets``, by netlink. The kernel puts its answer together at once, so nothing waits."""
+    The kernel puts its answer together at once, so nothing waits. OSError if it has none, as in some sandboxes.
+    """
     return frozenset(chain.from_iterable(_of_family(family, port) for family in (socket.AF_INET, socket.AF_INET6)))
 
 
@@ -69,28 +56,3 @@ def _asked(kernel: socket.socket, family: int, port: int) -> Iterator[str]:
                 raise OSError(number, os.strerror(number))
             yield str(_FOUND_INODE.unpack_from(answer, _HEAD.size)[0])
             answer = answer[max(length + 3 & ~3, _HEAD.size) :]
-
-
-def read_from_tables(port: int, tables: Iterable[Path] = TABLES) -> frozenset[str]:
-    """As ``listening_sockets``, from the tables. A kernel without IPv6 has one; OSError if neither can be read."""
-    found, errors = set[str](), list[OSError]()
-    tables = tuple(tables)
-    for table in tables:
-        try:
-            found.update(islice(_listed(b"%04X" % port, table), MOST_SOCKETS))
-        except OSError as error:
-            errors.append(error)
-    if len(errors) == len(tables):
-        raise errors[0]
-    return frozenset(found)
-
-
-def _listed(port: bytes, table: Path) -> Iterator[str]:
-    with table.open("rb", buffering=4096) as lines:
-        next(lines, b"")  # the names of the columns
-        for line in lines:
-            columns = line.split()
-            if columns[_STATE] != _LISTENING:
-                return  # the kernel lists listening sockets first, and there may be 100,000 others
-            if columns[_LOCAL_ADDRESS].rpartition(b":")[2] == port:
-                yield columns[_INODE].decode()

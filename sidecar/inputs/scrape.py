@@ -183,7 +183,7 @@ class Scraper:
         async with await self._client.get() as response:
             openmetrics = is_openmetrics(response)
             self._selection.begin()
-            scanner = Scanner(self._selection.families, self._selection.use, openmetrics=openmetrics)
+            scanner = Scanner(self._selection.names, self._selection.use, openmetrics=openmetrics)
             async for piece in slices(response, self._max_bytes):
                 scanner.feed(piece)
                 await self._turns.rest()

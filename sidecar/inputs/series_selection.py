@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 from sidecar.config.selectors import Selector
 from sidecar.inputs.counter_increments import MOST_SERIES, Role, SeriesUse
-from sidecar.inputs.exposition import Family, family
 from sidecar.inputs.series import Series, parse_series
 
 CROWDED_PAGES: Final = 60
@@ -28,7 +27,8 @@ class SeriesSelection:
 
     At most ``most_series`` are remembered, each by a hash of 64 bits: their texts would take most of the memory, and
     two of 20,000 have the same hash once in 10^11 processes. ``overflow`` counts the selected series of the present
-    page beyond ``most_series``; ``unmatched`` has the selectors that have never selected a series, by setting.
+    page beyond ``most_series``; ``names`` are the metrics to look for; ``unmatched`` has the selectors that have never
+    selected a series, by setting.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SeriesSelection:
             )
             for selector in selectors
         ]
-        self.families = tuple(_families((*errors, *requests, *in_flight)))
+        self.names = {_START, *(selector.name for selector in (*errors, *requests, *in_flight))}
 
     def begin(self) -> None:
         """Begin a page."""
@@ -105,11 +105,3 @@ class SeriesSelection:
 def _selector_of(selectors: Iterable[Selector], series: Series) -> Selector | None:
     """The first selector that selects this series."""
     return next((selector for selector in selectors if selector.selects(*series)), None)
-
-
-def _families(selectors: Sequence[Selector]) -> Iterable[Family]:
-    """One family for each metric, with the conditions of all its selectors; with none if one selector has none."""
-    yield family(_START)
-    for name in {selector.name: None for selector in selectors}:
-        conditions = {selector.prefilter(): None for selector in selectors if selector.name == name}
-        yield family(name, b"" if b"" in conditions else b"(?:" + b"|".join(conditions) + b")")

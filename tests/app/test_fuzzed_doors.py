@@ -227,7 +227,7 @@ def test_scraped_page_is_read_or_refused(inputs: int) -> None:
         chance = Random(SEED + number)
         openmetrics = chance.random() < 0.5
         selection.begin()
-        scanner: Scanner[SeriesUse] = Scanner(selection.families, selection.use, openmetrics=openmetrics)
+        scanner: Scanner[SeriesUse] = Scanner(selection.names, selection.use, openmetrics=openmetrics)
         try:
             for piece in fuzz.pieces(fuzz.page(chance), chance, SIZES):
                 scanner.feed(piece)

@@ -49,26 +49,6 @@ def test_loopback_refuses_what_others_could_reach(written: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        ("127.0.0.1:1", "127.0.0.1:1", True),
-        ("127.0.0.1:1", "127.0.0.1:2", False),
-        ("127.0.0.1:1", "127.0.0.2:1", False),
-        ("127.0.0.1:0", "127.0.0.1:0", False),
-        ("127.0.0.1:1", "0.0.0.0:1", True),
-        ("0.0.0.0:1", "[::]:1", False),
-        ("[::1]:1", "[::]:1", True),
-        ("localhost:1", "[::1]:1", True),
-        ("a:1", "a:1", True),
-        ("a:1", "127.0.0.1:1", False),
-        ("off", "off", False),
-    ],
-)
-def test_two_listeners_overlap_when_they_cannot_both_bind(one: str, other: str, *, expected: bool) -> None:
-    assert addresses.overlap(one, other) is addresses.overlap(other, one) is expected
-
-
-@pytest.mark.parametrize(
     ("path", "complaint"),
     [
         ("@abstract", "absolute"),

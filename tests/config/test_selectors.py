@@ -179,30 +179,3 @@ def test_several_selectors_are_read(text: str, names: list[str]) -> None:
 def test_no_other_exception_leaves_a_selector(text: str) -> None:
     with suppress(BadSelectorError):
         assert all(selector.name for selector in parse_selectors(text))
-
-
-VALUES = st.text(st.sampled_from('ab5"\\\n.|'), max_size=4)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.sampled_from(["a", "b_c"]),
-    st.sampled_from(["=", "!=", "=~", "!~"]),
-    VALUES | st.text(st.sampled_from('ab5.*+?|()"'), max_size=5),
-    VALUES,
-    st.sampled_from(["", " ", "\t"]),
-)
-def test_prefilter_lets_every_line_through_that_fits(
-    label: str, operator: str, wanted: str, value: str, blank: str
-) -> None:
-    quoted = "".join({"\\": r"\\", '"': r"\"", "\n": r"\n"}.get(sign, sign) for sign in wanted)
-    try:
-        (selector,) = parse_selectors(f'up{{{label}{operator}"{quoted}"}}')
-    except BadSelectorError:
-        return
-    if selector.selects("up", {label: value}):
-        escaped = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-        line = f'up{{x="y",{blank}{label}{blank}={blank}"{escaped}"}} 1'
-        assert re.match(b"up" + selector.prefilter(), line.encode())
-    if selector.selects("up", {}):
-        assert re.match(b"up" + selector.prefilter(), b"up 1")

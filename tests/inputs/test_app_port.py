@@ -1,4 +1,4 @@
-"""Restarts of the app, noticed by the socket at its port: rules, the kernel's tables, and real processes."""
+"""Restarts of the app, noticed by the socket at its port: rules, the kernel's list, and real processes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -20,7 +19,7 @@ from harness.virtual_time import in_virtual_time
 from harness.waiting import eventually, wait_for
 from sidecar.core.types import AppListening, Report
 from sidecar.inputs.app_port import ABSENT_S, SETTLE_S, AcceptedConnections, AppPort, SocketIncarnations
-from sidecar.inputs.listening_sockets import MOST_SOCKETS, asked_of_the_kernel, listening_sockets, read_from_tables
+from sidecar.inputs.listening_sockets import MOST_SOCKETS, listening_sockets
 
 # -- incarnations -----------------------------------------------------------------------------------------------------
 
@@ -50,31 +49,11 @@ def test_incarnation_ends_with_its_last_socket(known: str, looks: list[tuple[flo
     assert seen == begun
 
 
-# -- the kernel's tables ----------------------------------------------------------------------------------------------
-
-HEAD: Final = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
-LISTENING: Final = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0   0 {} 1\n"
-ANY_V6: Final = f"   0: {'0' * 32}:1F90 {'0' * 32}:0000 0A 00000000:00000000 00:00000000 00000000     0   0 {{}} 1\n"
-CONNECTED: Final = LISTENING.replace(" 0A ", " 01 ")
+# -- the kernel's list ------------------------------------------------------------------------------------------------
 
 
-def test_tables_of_both_families_are_read_up_to_the_first_socket_that_does_not_listen(tmp_path: Path) -> None:
-    table, table6 = tmp_path / "tcp", tmp_path / "tcp6"
-    other_port = LISTENING.replace("1F90", "1F91")
-    table.write_text(HEAD + other_port.format(1) + LISTENING.format(2) + CONNECTED.format(3) + LISTENING.format(4))
-    assert read_from_tables(8080, (table, table6)) == {"2"}
-    table6.write_text(HEAD + ANY_V6.format(5))
-    assert read_from_tables(8080, (table, table6)) == {"2", "5"}
-    assert read_from_tables(8082, (table, table6)) == frozenset()
-    with pytest.raises(FileNotFoundError):
-        read_from_tables(8080, (tmp_path / "gone", tmp_path / "gone6"))
-
-
-@pytest.mark.parametrize("source", [asked_of_the_kernel, read_from_tables])
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
-def test_real_socket_is_found_while_it_listens(
-    family: socket.AddressFamily, host: str, source: Callable[[int], frozenset[str]]
-) -> None:
+def test_real_socket_is_found_while_it_listens(family: socket.AddressFamily, host: str) -> None:
     with ExitStack() as stack:
         several = [stack.enter_context(socket.socket(family)) for _ in range(3)]
         port = 0
@@ -82,38 +61,43 @@ def test_real_socket_is_found_while_it_listens(
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             listening.bind((host, port))
             port = listening.getsockname()[1]
-        assert source(port) == frozenset(), "bound, but not listening"
+        assert listening_sockets(port) == frozenset(), "bound, but not listening"
         for listening in several:
             listening.listen()
         client = stack.enter_context(socket.create_connection((host, port), 60))
-        inodes = {str(os.fstat(listening.fileno()).st_ino) for listening in several}
-        assert source(port) == inodes
-        assert source(client.getsockname()[1]) == frozenset(), "connected, but not listening"
-    assert source(port) == frozenset()
+        assert listening_sockets(port) == {str(os.fstat(listening.fileno()).st_ino) for listening in several}
+        assert listening_sockets(client.getsockname()[1]) == frozenset(), "connected, but not listening"
+    assert listening_sockets(port) == frozenset()
 
 
-@pytest.mark.parametrize("source", [asked_of_the_kernel, read_from_tables])
-def test_look_ends_after_as_many_sockets_as_an_app_may_have(source: Callable[[int], frozenset[str]]) -> None:
+def test_look_ends_after_as_many_sockets_as_an_app_may_have() -> None:
     with ExitStack() as stack:
         port = 0
         for _ in range(MOST_SOCKETS + 44):
             listening = stack.enter_context(socket.create_server(("127.0.0.1", port), reuse_port=True))
             port = listening.getsockname()[1]
-        assert len(source(port)) == MOST_SOCKETS
+        assert len(listening_sockets(port)) == MOST_SOCKETS
 
 
-async def test_without_netlink_the_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as app:
-        port, inode = app.getsockname()[1], str(os.fstat(app.fileno()).st_ino)
-        monkeypatch.setattr("sidecar.inputs.listening_sockets._SOCK_DIAG", 77)
-        with pytest.raises(OSError, match=r"not supported"):
-            asked_of_the_kernel(port)
-        assert await listening_sockets(port) == {inode}
-        monkeypatch.undo()
-        monkeypatch.setattr("sidecar.inputs.listening_sockets._SOCK_DIAG_BY_FAMILY", 21)
-        with pytest.raises(FileNotFoundError):
-            asked_of_the_kernel(port)
-        assert await listening_sockets(port) == {inode}
+@pytest.mark.parametrize(("constant", "value"), [("_SOCK_DIAG", 77), ("_SOCK_DIAG_BY_FAMILY", 21)])
+async def test_without_the_list_restarts_are_noticed_by_connecting(
+    monkeypatch: pytest.MonkeyPatch, constant: str, value: int
+) -> None:
+    monkeypatch.setattr(f"sidecar.inputs.listening_sockets.{constant}", value)
+    port, offered = free_port(), list[Report]()
+
+    def offer(reports: Sequence[Report]) -> bool:
+        offered.extend(reports)
+        return True
+
+    watch = _watch(port, offer=offer, known="of the sidecar before")
+    for restarts in range(3):
+        with socket.create_server(("127.0.0.1", port)):
+            await watch.look()
+            await watch.look()
+            assert (len(offered), watch.is_listening) == (restarts, True)
+        await watch.look()
+        assert not watch.is_listening
 
 
 # -- connecting -------------------------------------------------------------------------------------------------------
@@ -242,12 +226,12 @@ def _app(command: list[str], port: int) -> Iterator[None]:
     """The app in a process group of its own, once it listens; afterwards killed, and nobody listens."""
     started = subprocess.Popen([*command, str(port)], start_new_session=True, env={**os.environ, "APP_PORT": str(port)})
     try:
-        wait_for(lambda: asked_of_the_kernel(port), timeout_s=60, what="the app listens")
+        wait_for(lambda: listening_sockets(port), timeout_s=60, what="the app listens")
         yield
     finally:
         os.killpg(started.pid, signal.SIGKILL)
         started.wait()
-        wait_for(lambda: not asked_of_the_kernel(port), timeout_s=60, what="the app is gone")
+        wait_for(lambda: not listening_sockets(port), timeout_s=60, what="the app is gone")
 
 
 @pytest.mark.parametrize(

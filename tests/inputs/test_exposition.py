@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from sidecar.config.selectors import parse_selectors
 from sidecar.inputs import page_names
-from sidecar.inputs.exposition import Page, Scanner, family
+from sidecar.inputs.exposition import Page, Scanner
 from sidecar.inputs.series import BadPageError, Series, parse_series
 from sidecar.inputs.series_selection import SeriesSelection
 
@@ -31,7 +31,7 @@ def _scan(data: bytes, names: Iterable[str], *, openmetrics: bool = False, step:
         series = parse_series(text)
         return series if series.name in names else None
 
-    scanner = Scanner([family(name) for name in sorted(names)], resolve, openmetrics=openmetrics, **how)
+    scanner = Scanner(names, resolve, openmetrics=openmetrics, **how)
     for begin in range(0, len(data), step or len(data) or 1):
         scanner.feed(data[begin : begin + (step or len(data))])
     return scanner.finish(whole=True)
@@ -133,7 +133,7 @@ def test_invalid_selected_line_is_refused(line: bytes) -> None:
 def test_end_of_a_page(
     *, data: bytes, openmetrics: bool, whole: bool, values: list[float], cut_off: bool, step: int
 ) -> None:
-    scanner = Scanner([family("up")], parse_series, openmetrics=openmetrics)
+    scanner = Scanner(["up"], parse_series, openmetrics=openmetrics)
     for begin in range(0, len(data), step):
         scanner.feed(data[begin : begin + step])
     page = scanner.finish(whole=whole)
@@ -141,14 +141,14 @@ def test_end_of_a_page(
 
 
 def test_line_without_end_is_refused() -> None:
-    scanner = Scanner([family("up")], parse_series, longest_line=1000)
+    scanner = Scanner(["up"], parse_series, longest_line=1000)
     scanner.feed(b"x" * 1000)
     with pytest.raises(BadPageError, match="a line of more than 1000 bytes"):
         scanner.feed(b"x")
 
 
 def test_memory_is_bounded_by_a_line() -> None:
-    scanner = Scanner([family("up")], parse_series)
+    scanner = Scanner(["up"], parse_series)
     line = b'other_seconds_bucket{le="0.5",handler="/api/up"} 17\n' * 300
     scanner.feed(line)
     tracemalloc.start()
@@ -158,15 +158,6 @@ def test_memory_is_bounded_by_a_line() -> None:
         assert tracemalloc.get_traced_memory()[1] < 200_000
     finally:
         tracemalloc.stop()
-
-
-def test_prefilter_leaves_only_selected_lines() -> None:
-    lines = b"\n".join(
-        b'req%s{code="%d"} 1' % (suffix, code) for suffix in (b"", b"_total", b"_sum") for code in (200, 503, 35)
-    )
-    scanner = Scanner([family("req_total", b'(?=.*code="5)')], parse_series)
-    scanner.feed(lines + b"\n")
-    assert scanner.finish().found == [Series("req_total", {"code": "503"})]
 
 
 # -- lines of any length --------------------------------------------------------------------------------------
@@ -183,7 +174,7 @@ def _cpu_s(data: bytes) -> float:
     times = []
     for _ in range(3):
         begun = time.thread_time()
-        scanner = Scanner(WANTED.families, WANTED.use)
+        scanner = Scanner(WANTED.names, WANTED.use)
         with suppress(BadPageError):
             scanner.feed(data)
         page_names.read_names(data)

@@ -20,7 +20,7 @@ def _wanted(**how: int) -> SeriesSelection:
 
 def _read(wanted: SeriesSelection, text: str) -> list[Reading]:
     wanted.begin()
-    scanner = Scanner(wanted.families, wanted.use)
+    scanner = Scanner(wanted.names, wanted.use)
     scanner.feed(text.encode())
     page = scanner.finish(whole=True)
     return list(zip(page.found, page.values, strict=True))
@@ -46,20 +46,6 @@ def test_each_series_has_its_use(line: str, uses: list[tuple[Role, str | None, b
     assert [(use.role, use.kind, use.requests) for use, _ in _read(_wanted(), line)] == uses
 
 
-def test_series_that_no_selector_of_its_metric_can_match_are_not_parsed() -> None:
-    wanted, parsed = SeriesSelection(parse_selectors(ERRORS)), list[bytes]()
-
-    def use(series: bytes) -> SeriesUse | None:
-        parsed.append(series)
-        return wanted.use(series)
-
-    scanner = Scanner(wanted.families, use)
-    lines = ['http_requests_total{code="200"} 1', 'http_requests_total{code="503"} 1', 'db_errors_total{db="a"} 1']
-    scanner.feed("\n".join(lines).encode())
-    assert len(scanner.finish(whole=True).found) == 2
-    assert parsed == [b'http_requests_total{code="503"}', b'db_errors_total{db="a"}']
-
-
 def test_every_spelling_belongs_to_one_counter() -> None:
     text = 'http_requests_total{code="503",a="b"} 1\nhttp_requests_total{a="b", code = "503"} 1\n'
     keys = {use.key for use, _ in _read(_wanted(), text)}
@@ -71,11 +57,6 @@ def test_every_spelling_belongs_to_one_counter() -> None:
 def test_first_selector_gives_the_kind() -> None:
     twice = SeriesSelection(parse_selectors("kind=a: x_total, kind=b: x_total"))
     assert [use.kind for use, _ in _read(twice, "x_total 1")] == ["a"]
-
-
-def test_selector_without_a_condition_lets_every_line_through() -> None:
-    both = SeriesSelection(parse_selectors('x_total{code="5"}'), parse_selectors("x_total"))
-    assert len(_read(both, 'x_total{code="4"} 1\nx_total{code="5"} 1\nx_total 1\n')) == 3
 
 
 def test_series_without_room_are_counted_and_the_others_stay() -> None:
