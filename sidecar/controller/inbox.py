@@ -8,15 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.core.life.triggers import (
-    BeatAnswered,
-    BeatUnanswered,
-    ClaimAnswered,
-    CullOrdered,
-    LeaseAnswered,
-    ReviveOrdered,
-    StopRequested,
-)
+from sidecar.core.life.triggers import Trigger
 from sidecar.core.types import Report
 
 INBOX_LIMIT: Final = 10_000
@@ -31,17 +23,7 @@ class LatchWritten:
     """The latch of a grant is on disk, or readers have waited long enough for the disk."""
 
 
-Message = (
-    tuple[Report, ...]
-    | ClaimAnswered
-    | LeaseAnswered
-    | BeatAnswered
-    | BeatUnanswered
-    | CullOrdered
-    | ReviveOrdered
-    | StopRequested
-    | LatchWritten
-)
+Message = tuple[Report, ...] | Trigger | LatchWritten
 
 
 class Inbox:

@@ -76,7 +76,7 @@ def suspect(container: Container, trigger: Judged, now: float, _policy: Policy) 
     if trigger.verdict.judgement is Judgement.FINE:
         return Step(container)
     suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=trigger.verdict)
-    container = replace(enter(container, State.SUSPECT, now), cause=trigger.verdict.cause)
+    container = replace(enter(container, State.SUSPECT, now), cause=trigger.verdict.cause, answer=None)
     return Step(container, events=(suspected,))
 
 
