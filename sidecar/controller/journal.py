@@ -28,19 +28,15 @@ _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One incarnation: its app, the first id that is known of it, the id that it claims under, and its latch if any.
-
-    ``born`` in Unix seconds, None if it is not known; ``identity``: its random values; ``socket``: the one that listens
-    at the app's port, empty if it is not known.
-    """
+    """What a sidecar remembers of one incarnation."""
 
     app: str
-    app_start: str | None
-    incarnation: str
+    app_start: str | None  # the first id that is known of it
+    incarnation: str  # the id that it claims under
     latch: Latch | None = None
-    born: float | None = None
+    born: float | None = None  # Unix seconds; None if it is not known
     identity: RandomIdentity = NO_IDENTITY
-    socket: str = ""
+    socket: str = ""  # the one that listens at the app's port; empty if it is not known
 
     @classmethod
     def of(cls, container: Container, born: float, socket: str) -> Memory:

@@ -6,76 +6,67 @@ from dataclasses import dataclass
 
 from sidecar.core.types import NO_IDENTITY, Answer, Fleet, Load, Presence, RandomIdentity, Verdict
 
-# -- triggers: ``jitter`` is from 0 to 1 and spreads claims of containers that are equally sick; ``at`` is Unix time --
+# -- triggers ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The window was judged: at a check, after a report, or because ``Container.due`` has come.
-
-    ``idle_at``: when the app reported no request in flight, None if it has reported some since. ``load``: its last.
-    """
+    """The window was judged: at a check, after a report, or because ``Container.due`` has come."""
 
     verdict: Verdict
-    idle_at: float | None = None
-    load: Load | None = None
+    idle_at: float | None = None  # when the app reported no request in flight; None if it has reported some since
+    load: Load | None = None  # the last that it reported
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimAnswered:
-    """The budget answered the claim ``claim_id`` after ``took_s``. ``capture``: output of the hook after a grant."""
+    """The budget answered a claim."""
 
     claim_id: str
     answer: Answer
-    at: float
-    jitter: float = 0.0
+    at: float  # Unix time
+    jitter: float = 0.0  # from 0 to 1; it spreads claims of containers that are equally sick
     took_s: float = 0.0
-    capture: str | None = None
+    capture: str | None = None  # output of the hook after a grant
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseAnswered:
-    """The budget answered, after ``took_s``, the request for a lease that ``holder`` would hold."""
+    """The budget answered a request for a lease."""
 
     holder: str
     answer: Answer
-    at: float
-    jitter: float = 0.0
+    at: float  # Unix time
+    jitter: float = 0.0  # as for a claim
     took_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class BeatAnswered:
-    """The store answered a beat with the ``presence`` of the incarnation ``life``; ``fleet`` is its answer.
+    """The store answered a beat."""
 
-    ``wait_s``: seconds without claims, because the store was away.
-    """
-
-    presence: Presence
-    life: str
+    presence: Presence  # what the beat reported
+    life: str  # of this incarnation
     fleet: Fleet
-    jitter: float = 0.0
-    wait_s: float = 0.0
+    jitter: float = 0.0  # as for a claim
+    wait_s: float = 0.0  # seconds without claims, because the store was away
 
 
 @dataclass(frozen=True, slots=True)
 class BeatUnanswered:
-    """A beat had no clear answer, for this ``error``. ``fleet``: the last answer, None if that is too old."""
+    """A beat had no clear answer."""
 
     error: str
-    fleet: Fleet | None = None
+    fleet: Fleet | None = None  # by the last answer; None if that is too old
 
 
 @dataclass(frozen=True, slots=True)
 class AppRestarted:
-    """The app reported the id of another incarnation, or for the first time that of the current one; or it exited.
+    """The app reported the id of another incarnation, or for the first time that of the current one; or it exited."""
 
-    After an exit ``app_start`` is None and ``incarnation`` a random id. ``identity`` is for the new incarnation.
-    """
-
-    app_start: str | None
-    incarnation: str | None = None
-    identity: RandomIdentity = NO_IDENTITY
+    app_start: str | None  # None after an exit
+    incarnation: str | None = None  # a random id after an exit
+    identity: RandomIdentity = NO_IDENTITY  # of the new incarnation
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +79,11 @@ class CullOrdered:
 
 @dataclass(frozen=True, slots=True)
 class ReviveOrdered:
-    """A person ordered this container up again; ``incarnation`` and ``identity`` are for the life that begins."""
+    """A person ordered this container up again."""
 
     author: str
     reason: str
-    incarnation: str = ""
+    incarnation: str = ""  # of the life that begins
     identity: RandomIdentity = NO_IDENTITY
 
 
@@ -144,12 +135,9 @@ class SaveMemory:
 
 @dataclass(frozen=True, slots=True)
 class ClearWindow:
-    """Empty the window: its counts are of the grace, or of an incarnation that has ended.
+    """Empty the window: its counts are of the grace, or of an incarnation that has ended."""
 
-    ``heart``: forget the heartbeat as well. After a grace it is kept: heartbeats that stopped in it are still missing.
-    """
-
-    heart: bool = True
+    heart: bool = True  # forget the heartbeat, too; heartbeats that stopped in a grace are still missing
 
 
 Effect = ClaimToken | RequestLease | GiveBack | SaveMemory | ClearWindow

@@ -33,19 +33,15 @@ _ROUNDED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class FleetUsual:
-    """The medians of the fleet, now and smoothed. None: not known, or a fleet of fewer than three.
+    """The medians of the fleet, now and smoothed. None: not known, or a fleet of fewer than three."""
 
-    ``errors`` are per window, ``ratio`` is of failed requests, from 0 to 1. ``at``: when they were updated, ``since``:
-    when they were first known. ``is_sick``: half of the fleet is suspect.
-    """
-
-    errors: int | None = None
-    ratio: float | None = None
+    errors: int | None = None  # per window
+    ratio: float | None = None  # of failed requests, from 0 to 1
     smooth_errors: float | None = None
     smooth_ratio: float | None = None
-    at: float = 0.0
-    since: float = 0.0
-    is_sick: bool = False
+    at: float = 0.0  # when they were updated
+    since: float = 0.0  # when they were first known
+    is_sick: bool = False  # half of the fleet is suspect
 
     def updated(self, fleet: Fleet, now: float, error_limit: int) -> FleetUsual:
         """The medians after an answered beat. A median at or over the limit is not usual, so it is not smoothed in.
@@ -129,21 +125,15 @@ class _Minute(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What an app's errors are compared with. By default nothing is known, and the limits alone decide.
+    """What an app's errors are compared with. By default nothing is known, and the limits alone decide."""
 
-    ``median``: the fleet's median of errors per window now; ``smoothed``: the same while it was below the limit.
-    ``fleet`` and ``own``: usual errors per window of the fleet and of this app. The ratios are errors per request, and
-    ``fleet_ratio`` is None where it is not known. ``share``: the part of its load, from 0 to 1, that a softly drained
-    container had over the window; 1 otherwise.
-    """
-
-    median: int | None = None
-    fleet: float = 0.0
-    own: float = 0.0
-    fleet_ratio: float | None = None
+    median: int | None = None  # the fleet's median of errors per window now
+    fleet: float = 0.0  # usual errors per window of the fleet
+    own: float = 0.0  # usual errors per window of this app
+    fleet_ratio: float | None = None  # the same per request; None where it is not known
     own_ratio: float = 0.0
-    smoothed: float = 0.0
-    share: float = 1.0
+    smoothed: float = 0.0  # the median while it was below the limit
+    share: float = 1.0  # the part of its load that a softly drained container had over the window
 
     @classmethod
     def of(cls, fleet: FleetUsual, own: tuple[float, float]) -> Baseline:

@@ -74,14 +74,11 @@ def share_of_window(before: float, percent: int, elapsed_s: float, window_s: int
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """The weight of one container in percent, never below ``floor``; a floor of 100 switches weights off.
-
-    ``moving``: it is on its way to a target.
-    """
+    """The weight of one container in percent."""
 
     percent: int = FULL
-    floor: int = FLOOR
-    moving: bool = False
+    floor: int = FLOOR  # the least; a floor of 100 switches weights off
+    moving: bool = False  # whether it is on its way to a target
 
     def step(self, rate: float | None, elapsed_s: float) -> Weight:
         """The weight ``elapsed_s`` seconds after the last step, at a success rate within [0, 1], None if unknown.
