@@ -11,7 +11,7 @@ import click
 from sidecar.backtest import access_log, answer, limits
 from sidecar.backtest.error_counts import ErrorCounts, PastError, unix_s
 from sidecar.backtest.prometheus_range import CounterRange, PrometheusServer
-from sidecar.cli.parameters import DURATION, Command, json_option, show
+from sidecar.cli.parameters import DURATION, Command, json_option, tell
 from sidecar.cli.terminal import plain
 from sidecar.runlock import durations
 
@@ -77,11 +77,7 @@ def backtest(
         found = answer.as_json(counts, limits.judge(counts))
     except PastError as error:
         raise click.UsageError(str(error)) from None
-    if as_json:
-        show(found)
-    else:
-        for line in answer.as_text(found):
-            click.echo(plain(line))
+    tell(found, "\n".join(map(plain, answer.as_text(found))), as_json=as_json)
     return 0
 
 

@@ -17,7 +17,7 @@ from sidecar.cli.colours import coloured
 from sidecar.cli.doctor import job, job_findings, redis_findings, scrape_findings, sidecar_findings
 from sidecar.cli.doctor.findings import Finding, FindingLevel, warn
 from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR
-from sidecar.cli.parameters import invocation, json_option, show
+from sidecar.cli.parameters import invocation, json_option, tell
 from sidecar.cli.settings_options import SettingsCommand, config, given
 from sidecar.cli.terminal import plain
 from sidecar.config.load import origins
@@ -55,7 +55,7 @@ def doctor(ctx: click.Context, /, *, job_file: str | None, scrape: str | None, u
     found = asyncio.run(_all(examined, print_each=not as_json))
     failed = any(each.level is FindingLevel.FAIL for each in found)
     if as_json:
-        show({"failed": failed, "findings": [each._asdict() for each in found]})
+        tell({"failed": failed, "findings": [each._asdict() for each in found]}, "", as_json=True)
     if failed:
         return EXIT_FAILED
     is_missed = spec is None and page is None and any(each.what == sidecar_findings.NO_SIDECAR for each in found)

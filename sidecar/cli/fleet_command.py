@@ -12,7 +12,7 @@ from sidecar.cli import fleet_table
 from sidecar.cli.asking_options import asking, where
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.local_api import OK, ask, refused
-from sidecar.cli.parameters import Command, json_option, show
+from sidecar.cli.parameters import Command, json_option, tell
 from sidecar.cli.terminal import complain
 
 
@@ -26,12 +26,9 @@ def fleet(ctx: click.Context, /, *, is_all: bool, as_json: bool) -> int:
     reply = ask(asking(ctx), "GET", "/fleet")
     if "fleet" not in reply.value:
         return refused(reply, "nothing is known of the fleet")
-    if as_json:
-        show(_with_settings(reply.value))
-    else:
-        limit = None if is_all else fleet_table.ROWS_LIMIT
-        width = shutil.get_terminal_size().columns
-        click.echo("\n".join(fleet_table.as_text(reply.value, time.time(), width, limit)))
+    limit, width = None if is_all else fleet_table.ROWS_LIMIT, shutil.get_terminal_size().columns
+    lines = fleet_table.as_text(reply.value, time.time(), width, limit)
+    tell(_with_settings(reply.value) if as_json else None, "\n".join(lines), as_json=as_json)
     if reply.status == OK:
         return 0
     complain(fleet_table.heard_last(reply.value))

@@ -13,7 +13,7 @@ from sidecar.cli.asking_options import Asking, asking, where
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.fleet_table import hold_line, span
 from sidecar.cli.local_api import ALONE, OK, NoSidecarError, Reply, ask, refused
-from sidecar.cli.parameters import Command, author_option, json_option, person, show
+from sidecar.cli.parameters import Command, author_option, json_option, person, tell
 from sidecar.cli.terminal import complain, plain
 from sidecar.core.life.delays import CHECK_JITTER
 
@@ -56,10 +56,7 @@ def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: A
         return refused(reply, f"whether {_in_words(instance)} is held is not known")
     answer, held = reply.value, reply.value["hold"]
     is_known = answer["stored"] or answer["error"] == ALONE
-    if as_json:
-        show(answer)
-    else:
-        click.echo(f"{'held' if is_known else 'held here'}: {hold_line(held, time.time())}")
+    tell(answer, f"{'held' if is_known else 'held here'}: {hold_line(held, time.time())}", as_json=as_json)
     if instance and _is_unknown(instance, sidecar):
         complain(f"the fleet does not know this container: {instance}")
     if is_known:
@@ -99,11 +96,8 @@ def release(ctx: click.Context, /, *, author: str | None, instance: str | None, 
     if reply.status != OK:
         return refused(reply, f"whether {_in_words(instance)} is still held is not known")
     is_known = answer.get("error", ALONE) == ALONE
-    if as_json:
-        show(answer)
-    else:
-        done = "is released" if answer["released"] else "was not held"
-        click.echo(f"{_in_words(answer['instance'] or None)} {done}{_next(answer, sidecar) if is_known else ' here'}")
+    done = f"{_in_words(answer['instance'] or None)} {'is released' if answer['released'] else 'was not held'}"
+    tell(answer, f"{done}{_next(answer, sidecar) if is_known else ' here'}", as_json=as_json)
     if is_known:
         return 0
     complain(f"{answer['sentence']}: a hold in the shared store may go on")
@@ -185,10 +179,8 @@ def _ordered(reply: Reply, *, as_json: bool) -> int:
     answer = reply.value
     if "outcome" not in answer:
         return refused(reply, "nothing was ordered")
-    if as_json:
-        show(answer)
-    else:
-        click.echo(plain(f"{answer['outcome'].replace('_', ' ')}: instance {answer['instance']}: {answer['sentence']}"))
+    text = f"{answer['outcome'].replace('_', ' ')}: instance {answer['instance']}: {answer['sentence']}"
+    tell(answer, plain(text), as_json=as_json)
     if answer["outcome"] == "pending":
         complain("health-arbiter why shows the result")
     return 0 if answer["outcome"] in _DONE else EXIT_FAILED

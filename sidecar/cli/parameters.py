@@ -105,6 +105,6 @@ def _login() -> str:
         return ""  # a container knows few of its users by name
 
 
-def show(value: object) -> None:
-    """Print JSON for a program."""
-    click.echo(json.dumps(value, indent=2))
+def tell(value: object, text: str, *, as_json: bool) -> None:
+    """Print the value as JSON for a program, or the text for a person."""
+    click.echo(json.dumps(value, indent=2) if as_json else text)

@@ -9,7 +9,7 @@ import click
 
 from sidecar.cli.asking_options import asking, where
 from sidecar.cli.ledger_reader import Event, LedgerReader, since_option
-from sidecar.cli.parameters import Command, json_option, show
+from sidecar.cli.parameters import Command, json_option, tell
 from sidecar.cli.report.figures import FleetReport, report_of
 from sidecar.cli.report.html_report import html
 from sidecar.cli.report.text_report import text
@@ -34,10 +34,7 @@ def report(ctx: click.Context, /, *, since_s: float, as_html: bool, as_json: boo
     added = report_of(
         entries, now - since_s, now, service=reader.service, mode=reader.mode, enforce_percent=reader.enforce_percent
     )
-    if as_json:
-        show(_named(added))
-    else:
-        click.echo(html(added).rstrip("\n") if as_html else text(added))
+    tell(_named(added), html(added).rstrip("\n") if as_html else text(added), as_json=as_json)
     return reader.ended()
 
 

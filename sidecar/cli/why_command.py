@@ -14,7 +14,7 @@ from sidecar.cli.colours import coloured
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.ledger_reader import LedgerReader, as_text
 from sidecar.cli.local_api import OK, ask, refused
-from sidecar.cli.parameters import Command, json_option, show
+from sidecar.cli.parameters import Command, json_option, tell
 from sidecar.cli.terminal import complain, plain
 from sidecar.core.types import MANUAL, Presence
 from sidecar.server import why_text
@@ -41,10 +41,8 @@ def why(ctx: click.Context, /, *, instance: str | None, as_json: bool) -> int:
         return refused(reply, "the state of the container is not known")
     if instance is not None and instance != reply.value["instance"]:
         return _of_another(sidecar, instance, as_json=as_json)
-    if as_json:
-        show(reply.value)
-    else:
-        click.echo(coloured(why_text.as_text(reply.value), reply.value["state"]), nl=False)
+    text = why_text.as_text(reply.value).rstrip("\n")
+    tell(reply.value, coloured(text, reply.value["state"]), as_json=as_json)
     return 0
 
 
@@ -68,10 +66,8 @@ def _of_another(sidecar: Asking, instance: str, *, as_json: bool) -> int:
         "holds": [hold for hold in seen.get("holds", ()) if hold["instance"] in ("", name)],
         "events": [event for event in events if event["instance"] == name][-EVENTS_LIMIT:],
     }
-    if as_json:
-        show(found)
-    elif found["known"]:
-        click.echo("\n".join(_explained(found, seen)))
+    if as_json or found["known"]:
+        tell(found, "\n".join(_explained(found, seen)), as_json=as_json)
     if reply.status != OK:
         unknown = f"{reply.value.get('sentence')}: nothing is known of {instance} here; ask the sidecar beside it"
         complain(fleet_table.heard_last(reply.value) if found["known"] else unknown)
@@ -83,11 +79,8 @@ def _of_another(sidecar: Asking, instance: str, *, as_json: bool) -> int:
 
 def _several(prefix: str, begun: set[str], members: dict[str, Any], departed: dict[str, Any], *, as_json: bool) -> int:
     """List the containers whose names begin so, because one name is needed."""
-    if as_json:
-        show({"instance": prefix, "known": False, "matches": sorted(begun)})
-    else:
-        for name in sorted(begun):
-            click.echo(plain(f"{name} {_presence(members.get(name), departed.get(name))}"))
+    lines = [plain(f"{name} {_presence(members.get(name), departed.get(name))}") for name in sorted(begun)]
+    tell({"instance": prefix, "known": False, "matches": sorted(begun)}, "\n".join(lines), as_json=as_json)
     complain(f"{len(begun)} containers begin with {prefix}: give the name of one")
     return EXIT_FAILED
 
