@@ -124,6 +124,12 @@ def test_one_line_that_cannot_be_is_left_out_with_its_place(tmp_path: Path, text
     assert note.startswith(f"lines that cannot be read, left out; the first: {tmp_path / 'web-1.log'}: line 31: ")
 
 
+def test_tenth_of_the_lines_may_be_broken(tmp_path: Path) -> None:
+    assert counted(read(tmp_path, line(0, 500) * 9 + "broken\n")) == {"a": [(0, 9)]}
+    with pytest.raises(PastError, match="1 of 9 lines cannot be read"):
+        read(tmp_path, line(0, 500) * 8 + "broken\n")
+
+
 def test_byte_order_mark_status_as_a_fraction_and_instance_as_a_number_are_read(tmp_path: Path) -> None:
     text = "\ufeff" + line(0, 500.0) + line(1, "200.0").replace('"a"', "7")
     assert counted(read(tmp_path, text)) == {"a": [(0, 1)], "7": []}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from sidecar.backtest.error_counts import ErrorCounts, PastError
 from sidecar.backtest.prometheus_range import POINTS, CounterRange, PrometheusServer
+from sidecar.cli import application
 
 BEGIN = 1_700_000_000
 TOKEN = "a-token-of-20-bytes."
@@ -80,6 +82,12 @@ def test_long_time_is_asked_in_parts(server: Server, tmp_path: Path) -> None:
     assert {token for _, _, token in server.asked} == {f"Bearer {TOKEN}"}
     assert {query["query"] for _, query, _ in server.asked} == {"errors_total"}
     assert not server.answers
+
+
+def test_command_asks_for_the_last_day(server: Server) -> None:
+    server.answers = [(200, matrix)] * 99
+    assert application.run(["backtest", "--prometheus", server.url, "--errors", "errors_total"], {}) == 0
+    assert time.time() - float(server.asked[0][1]["start"]) == pytest.approx(86_400, abs=60)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,11 @@ def test_they_come_from_the_file_too_and_no_file_that_it_names_has_to_be_there(t
     assert command.own == ("/tls.crt", "/b.key")
 
 
+def test_address_may_be_that_of_the_page_behind_a_proxy() -> None:
+    url = "https://proxy.example/arbiter/page"
+    assert asked({"url": url}, {"ARBITER_URL": "http://other"}).remote == (url, "proxy.example", 443, True, "/arbiter")
+
+
 def test_mistake_in_another_setting_does_not_stop_an_engineer() -> None:
     assert asked({}, {"ARBITER_BUGDET": "1", "ARBITER_DRAIN": "soon"}) == Asking.of(Config())
 

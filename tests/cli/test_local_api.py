@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.ports import free_port
-from sidecar.cli.asking_options import Asking
+from sidecar.cli.asking_options import Asking, Remote
 from sidecar.cli.local_api import NoSidecarError, Reply, ask
 from sidecar.config.load import load
 
@@ -75,6 +75,11 @@ def test_it_is_asked_over_tcp(port: int) -> None:
     assert ask(settings, "POST", "/x", {"a": "ö"}) == Reply(
         202, {"path": "/x", "body": {"a": "ö"}, "host": f"127.0.0.1:{port}"}
     )
+
+
+def test_sidecar_elsewhere_is_asked_below_the_path_of_its_proxy(port: int) -> None:
+    remote = Remote("http://proxy", "127.0.0.1", port, is_tls=False, prefix="/arbiter")
+    assert ask(_settings()._replace(remote=remote), "POST", "/x", 1).value["path"] == "/arbiter/x"
 
 
 def test_it_is_asked_over_the_unix_socket_first_and_over_tcp_when_that_is_dead(

@@ -65,6 +65,7 @@ def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair:
     several = command(other, "why", "n0")
     assert (several.code, several.err) == (1, "health-arbiter: 2 containers begin with n0: give the name of one\n")
     assert [line.split()[0] for line in several.out.splitlines()] == ["n00", "n01"]
+    assert command(other, "why", "00").code == 1, "a name is given from its beginning on"
 
     revived = command(one, "revive", *ALICE)
     assert revived == (0, "revived: instance n00: it is up again, with an empty window\n", "")

@@ -192,6 +192,8 @@ def test_job_file_is_looked_at_too(start_thread: StartThread, run_dir: Path) -> 
     bad = command(one, "doctor", "--json", "--job", str(run_dir / "bad.nomad"))
     assert bad.code == 1
     assert any("it has to ask /health/nomad" in each["sentence"] for each in json.loads(bad.out)["findings"])
+    assert "no_sidecar" in levels(command(_alone(run_dir, ""), "doctor", "--job", str(JOB)))
+    assert command(_alone(run_dir, ""), "doctor", "--job", str(JOB)).code == 0, "none is needed for a job"
     none = command(one, "doctor", "--job", str(run_dir / "none"))
     assert none == (2, "", f"health-arbiter: --job: {run_dir / 'none'} cannot be read: no such file or directory\n")
 

@@ -233,10 +233,11 @@ def test_drain_is_compared_with_the_slowest_configuration_that_we_ship() -> None
         ),
         ({**env(PUBLIC_LISTEN="0.0.0.0:9181"), f"{CHECK}.PortLabel": "9181"}, "asks port"),
         ({f"{ARBITER}.Config.image": "r:5000/arbiter@sha256:1"}, "image"),
+        ({f"{CHECK}.CheckRestart.Limit": 4}, "is away"),
     ],
     ids=[
         *("nobody finds the app", "delay of the group", "Nomad replaces what is culled", "restart of the group"),
-        *("reserved port", "port by number", "digest"),
+        *("reserved port", "port by number", "digest", "patient"),
     ],
 )
 def test_what_does_no_harm_is_not_warned_of(changes: Changes, word: str, tmp_path: Path) -> None:

@@ -83,10 +83,11 @@ CULLS_FOR_NOISE = (
         (0.0, {}, None, ""),
         (0.2, {"error_limit": 8}, "ok", "0.2 errors a minute when well; noise hardly ever reaches a limit of 8"),
         (3.0, {"outlier": "off"}, "warn", CULLS_FOR_NOISE),
+        (3.0, {"error_limit": 18}, "ok", "noise hardly ever reaches a limit of 18"),
         (3.0, {}, "warn", "a limit of 5 means little, and only ARBITER_OUTLIER spares them: noise reaches it in 18 %"),
         (6.0, {"error_window": 120.0, "error_limit": 20}, "warn", "3 errors a minute when well; a limit of 20 means"),
     ],
-    ids=["nothing is known", "far above", "noise culls", "the outlier rule spares them", "another window"],
+    ids=["nothing is known", "far above", "noise culls", "the least", "the outlier rule spares them", "another window"],
 )
 def test_limit_against_the_usual_errors(
     usual: float, settings: dict[str, object], level: str | None, said: str

@@ -47,6 +47,7 @@ COUNTED: dict[str, tuple[list[Entry], dict[str, Any]]] = {
     "culls by cause": (CULLS, {"causes": BY_CAUSE, "culls": 4, "ordered": 1}),
     "refusals": (REFUSALS, {"refusals": (("window", 2), ("paused", 1))}),
     "near misses": (SUSPECTS, {"near_misses": 1, "suspects": 2}),
+    "tokens at once": ([Entry("would_cull", at) for at in (0, 599, 600)], {"would_tokens": 2}),
     "retirements": ([Entry("retired", 1), Entry("retired", 2)], {"retirements": 2}),
     "other events": (
         [Entry("not_honoured", at, name) for at, name in enumerate("bab")]
