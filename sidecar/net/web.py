@@ -28,6 +28,7 @@ __all__ = (
     "Response",
     "Routes",
     "StreamResponse",
+    "is_chunked",
     "is_tcp",
     "json_response",
     "read_body",
@@ -38,6 +39,9 @@ PRODUCT: Final = "health-arbiter"
 
 BODY_LIMIT: Final = 64 * 1024
 BODY_S: Final = 5.0
+CHUNKS: Final = 128
+"""Maximum number of chunks of a body: aiohttp takes up to 30 microseconds for each."""
+
 BROKEN_OFF: Final = (RequestPayloadError, OSError)
 """Exceptions of a body when the client closes the connection or sends nonsense."""
 
@@ -54,6 +58,11 @@ def is_tcp(request: BaseRequest) -> bool:
     return isinstance(request.protocol.peername, tuple)
 
 
+def is_chunked(request: BaseRequest) -> bool:
+    """Whether the body comes in chunks, so that its length is not known before its end."""
+    return hdrs.TRANSFER_ENCODING in request.headers
+
+
 async def read_body(request: BaseRequest, timeout_s: float = BODY_S) -> bytes:
     """The whole body; ``HttpError`` if it is too large, compressed, broken, or does not arrive in ``timeout_s``."""
     content = request.content
@@ -62,7 +71,8 @@ async def read_body(request: BaseRequest, timeout_s: float = BODY_S) -> bytes:
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
         raise HttpError(415, "encoding", "Content-Encoding: send the body as it is")
     try:
-        body = content.read_nowait() if content.is_eof() else await _arriving(request, timeout_s)
+        has_come = content.is_eof() and not is_chunked(request)
+        body = content.read_nowait() if has_come else await _arriving(request, timeout_s)
     except TimeoutError:
         raise HttpError(408, "slow", f"body: did not come within {timeout_s:g} s") from None
     except (*BROKEN_OFF, RuntimeError) as error:  # RuntimeError: the sidecar itself closed the connection
@@ -77,10 +87,16 @@ async def _arriving(request: BaseRequest, timeout_s: float) -> bytes:
     """The body as far as its limit and a little more."""
     if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
         await request.writer.write(CONTINUE)
-    body = bytearray()
+    body, chunks = bytearray(), 0
     async with asyncio.timeout(timeout_s):
-        while len(body) <= BODY_LIMIT and (piece := await request.content.readany()):
+        while len(body) <= BODY_LIMIT:
+            piece, ends_chunk = await request.content.readchunk()
+            if not piece and not ends_chunk:
+                break
             body += piece
+            chunks += ends_chunk
+            if chunks > CHUNKS:
+                raise HttpError(413, "chunks", f"body: has more than {CHUNKS} chunks")
     return bytes(body)
 
 

@@ -36,6 +36,9 @@ CLOSE_S: Final = 1.0
 """Time for responses under way when the listener closes."""
 
 LINE_LIMIT: Final = 8 * 1024
+READ_BYTES: Final = 16 * 1024
+"""How much of a body is parsed ahead of its handler."""
+
 ACCEPTS: Final = 8
 """Connections that are accepted in one turn of the loop: they are counted only in the next one."""
 
@@ -92,7 +95,8 @@ class LocalServer:
             "lingering_time": CLOSE_S,
             "max_line_size": LINE_LIMIT,
             "max_field_size": LINE_LIMIT,
-            "read_bufsize": web.BODY_LIMIT,
+            "read_bufsize": READ_BYTES,
+            "between": between,
             "auto_decompress": False,
         }
         self._server = Server(self._answer, handler_cancellation=True)
@@ -195,6 +199,8 @@ class LocalServer:
         finally:
             self._answering.discard(request.protocol)
         response.headers[hdrs.SERVER] = web.PRODUCT  # aiohttp would name its version
+        if web.is_chunked(request) and not request.content.is_eof():
+            await _end(request, response)
         return response
 
     def _handler(self, request: web.BaseRequest) -> web.Handler:
@@ -214,8 +220,27 @@ def _has_left(request: web.BaseRequest) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
+async def _end(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Send the response and close the connection. aiohttp would read a rest in small chunks at any cost."""
+    with suppress(ConnectionError):
+        await response.prepare(request)
+        await response.write_eof()
+    request.protocol.force_close()
+
+
 class _LocalConnection(RequestHandler):
-    """A connection whose refusals of invalid HTTP do not name the versions of the server."""
+    """A connection whose refusals of invalid HTTP do not name the versions of the server.
+
+    ``between`` is called before anything that arrives is parsed.
+    """
+
+    def __init__(self, *args: Any, between: Callable[[], None], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._between = between
+
+    def data_received(self, data: bytes) -> None:
+        self._between()
+        super().data_received(data)
 
     def handle_error(self, *args: Any, **kwargs: Any) -> web.StreamResponse:
         response = super().handle_error(*args, **kwargs)

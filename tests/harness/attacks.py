@@ -59,6 +59,11 @@ ATTACKS: Final = {
     ),
     "pages_unread": Attack("public", 20, b"", _request("GET /metrics"), words=()),
     "polls_unread": Attack("public", 120, b"", _request("GET /health"), words=()),
+    "verdicts_unread": Attack("local", 120, b"", _request("GET /verdict"), words=()),
+    "polls_pipelined": Attack("public", 120, b"", _request("GET /health"), reads=True, words=()),
+    "chunks_local": Attack(
+        "local", 120, _request("POST /errors", "Transfer-Encoding: chunked"), b"1\r\nx\r\n", words=("chunks",)
+    ),
     "endless_head": Attack("public", 120, b"GET /health HTTP/1.1\r\n", b"A: b\r\n", words=("not_http",)),
     "endless_body": Attack(
         "local", 120, _request("POST /errors", "Content-Length: 999999999999"), b"x", words=("too_large",)

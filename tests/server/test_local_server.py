@@ -145,6 +145,16 @@ async def test_no_answer_names_a_version(server: LocalServer, request_: bytes) -
     assert not any(name in f"{answer.headers}{answer.body!r}".lower() for name in ("aiohttp", "python"))
 
 
+@pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/fail", 500), ("/errors", 408)])
+async def test_rest_of_a_body_in_chunks_is_not_read_after_the_answer(
+    server: LocalServer, path: str, status: int
+) -> None:
+    async with await RawConnection.to(server) as wire:
+        answer = await wire.ask(get(path)[:-2] + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        assert answer.status == status
+        assert await wire.rest() == b""
+
+
 async def test_client_that_waits_for_leave_to_send_its_body_gets_it(server: LocalServer) -> None:
     async with await RawConnection.to(server) as wire:
         assert (await wire.ask(EXPECTING)).status == 100
@@ -233,7 +243,7 @@ async def test_flood_holds_up_others_for_one_answer_only(handlers: Handlers, obs
         await wire.send(get("/long") * 3)
         for _ in range(3):
             await wire.answer()
-    assert turns == [0, 1, 2]
+    assert turns == [0, 0, 1, 2], "before it is parsed, and before each answer"
 
 
 # -- TLS -------------------------------------------------------------------------------------------------------
