@@ -1,4 +1,4 @@
-"""The Dockerfile, its .dockerignore and its pins, as text: no engine builds the image here."""
+"""The Dockerfile, its .dockerignore and its pins, as text; test_image.py builds and runs it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ PINNED: Final[dict[str, list[str]]] = {
     "constraints.txt": [*PYPROJECT["project"]["dependencies"], "hiredis"],  # the extra of redis
     "build-constraints.txt": PYPROJECT["build-system"]["requires"],
 }
-PIN: Final = re.compile(r"^([a-z0-9-]+)==(\S+)(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n", re.MULTILINE)
+PIN: Final = re.compile(
+    r"^([a-z0-9-]+)==(\S+)(?: ; \S+ < '[0-9.]+')?(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n", re.MULTILINE
+)
 
 
 def every(name: str) -> list[str]:
