@@ -13,10 +13,6 @@ from pathlib import Path
 from typing import Final
 
 SOCKET_MODE: Final = 0o660
-NO_DESCRIPTOR_S: Final = 0.1
-BACKLOG: Final = 1024
-"""Connections that wait to be accepted."""
-
 IN_USE_S: Final = 0.3
 RETRY_S: Final = 0.002
 """The kernel closes the files of a killed process in any order: its run lock may be free before its address is."""

@@ -17,7 +17,7 @@ from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import State
-from sidecar.net.tcp_listening import TcpListening
+from sidecar.net.listening import Listening
 from sidecar.server.health import printable_ascii, why_down
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ class AgentCheck:
         self._snapshot = snapshot
         self._on_poll = on_poll
         self._on_failure = on_failure
-        self._listening = TcpListening(self._say, gate=gate)
+        self._listening = Listening(self._say, gate=gate)
         self.addresses = self._listening.addresses
-        self.open_tcp = self._listening.open
+        self.open_tcp = self._listening.open_tcp
         self.stop = self._listening.stop
 
     def _say(self, connection: socket.socket, _host: str) -> None:

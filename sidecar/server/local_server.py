@@ -21,8 +21,7 @@ from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server
 
 from sidecar.net import web
-from sidecar.net.sockets import BACKLOG, NO_DESCRIPTOR_S, address_of, bind_tcp, bind_unix, remove_stale
-from sidecar.net.threads import in_thread
+from sidecar.net.listening import Listening
 from sidecar.server.public import NO_CLIENT_CERTIFICATE
 from sidecar.server.request_check import ORDERS, RequestCheck
 
@@ -39,11 +38,8 @@ LINE_LIMIT: Final = 8 * 1024
 READ_BYTES: Final = 16 * 1024
 """How much of a body is parsed ahead of its handler."""
 
-ACCEPTS: Final = 8
-"""Connections that are accepted in one turn of the loop: they are counted only in the next one."""
-
 HANDSHAKES: Final = 32
-"""Maximum number of unfinished TLS handshakes; other connections wait in the backlog."""
+"""Maximum number of unfinished TLS handshakes; beyond that the oldest one gives way."""
 
 HANDSHAKE_S: Final = 2.0
 _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -74,7 +70,6 @@ class LocalServer:
         closing: asyncio.Event | None = None,
     ) -> None:
         self.name = name
-        self.addresses: list[str] = []
         self.routes = routes
         self._check = check
         self._on_refusal = partial(on_refusal, name)
@@ -83,8 +78,12 @@ class LocalServer:
         self._between = between
         self._tls = tls
         self._closing = closing or asyncio.Event()
-        self._servers: list[asyncio.Server] = []
-        self._tls_accepts: list[asyncio.Task[None]] = []
+        self._listening = Listening(self._take)
+        self.addresses = self._listening.addresses
+        self.stop = self._listening.stop
+        self._starting: dict[asyncio.Task[None], None] = {}
+        """The connections that are not open yet, the oldest first."""
+
         self._answering: set[object] = set()
         """The connections whose request is being answered."""
 
@@ -103,45 +102,26 @@ class LocalServer:
 
     async def open_tcp(self, host: str, port: int) -> None:
         """Listen on ``host:port``; OSError when that is not possible."""
-        for opened in await in_thread(bind_tcp, host, port):
-            await self._listen(opened, self._tls)
+        await self._listening.open_tcp(host, port)
 
     async def open_unix(self, path: str) -> None:
         """Listen on a unix socket that its owner and group may use; OSError when that is not possible."""
-        remove_stale(path)
-        await self._listen(bind_unix(path))
+        self._listening.open_unix(path)
 
-    async def _listen(self, opened: socket.socket, tls: ServerTls | None = None) -> None:
-        self.addresses.append(address_of(opened))
-        if tls is None:
-            loop = asyncio.get_running_loop()
-            self._servers.append(await loop.create_server(self._connection, sock=opened, backlog=ACCEPTS))
-            opened.listen(BACKLOG)  # the queue of the system may be longer than what is accepted at once
-        else:
-            opened.setblocking(False)  # noqa: FBT003 - positional only
-            opened.listen(BACKLOG)
-            self._tls_accepts.append(asyncio.create_task(self._accept_tls(opened, tls)))
+    def _take(self, connection: socket.socket, host: str) -> None:
+        """Begin to serve a connection. Each takes the certificate of its time."""
+        context = self._tls.context if self._tls is not None and host else None
+        if context is not None and len(self._starting) >= HANDSHAKES:
+            next(iter(self._starting)).cancel()
+            self._on_refusal("handshake")
+        starting = asyncio.get_running_loop().create_task(self._start(connection, context))
+        self._starting[starting] = None
+        starting.add_done_callback(self._starting.pop)
 
-    async def _accept_tls(self, listening: socket.socket, tls: ServerTls) -> None:
-        """Accept until cancelled. Each connection takes the certificate of its time; ``HANDSHAKES`` at most begin."""
-        loop, handshakes = asyncio.get_running_loop(), set[asyncio.Task[None]]()
-        with listening:
-            while True:
-                if len(handshakes) >= HANDSHAKES:
-                    await asyncio.wait(handshakes, return_when=asyncio.FIRST_COMPLETED)
-                try:
-                    connection, _ = await loop.sock_accept(listening)
-                except OSError:  # no descriptor is free, or the client has gone
-                    await asyncio.sleep(NO_DESCRIPTOR_S)
-                    continue
-                handshake = loop.create_task(self._start_tls(connection, tls.context))
-                handshakes.add(handshake)
-                handshake.add_done_callback(handshakes.discard)
-
-    async def _start_tls(self, connection: socket.socket, context: ssl.SSLContext) -> None:
+    async def _start(self, connection: socket.socket, context: ssl.SSLContext | None) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._connection, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE_S
+                self._connection, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE_S if context else None
             )
         except OSError as error:  # errors of TLS are OSErrors too
             is_stranger = getattr(error, "reason", "") in NO_CLIENT_CERTIFICATE
@@ -149,7 +129,7 @@ class LocalServer:
             connection.close()
 
     def _connection(self) -> asyncio.BaseProtocol:
-        """The protocol of a new connection. Those of one turn of the loop, at most ``ACCEPTS``, are counted late."""
+        """The protocol of a new connection. Those of one turn of the loop are counted late."""
         connections = [each for each in self._server.connections if each.transport is not None]
         if len(connections) >= self._max:
             self._on_refusal("crowded")
@@ -159,21 +139,11 @@ class LocalServer:
             idle.force_close()
         return _LocalConnection(self._server, loop=asyncio.get_running_loop(), **self._bounds)
 
-    def stop(self) -> None:
-        """Close the listening sockets, and remove their files. A second call does nothing; connections stay open."""
-        for accept in self._tls_accepts:
-            accept.cancel()
-        while self._servers:
-            server = self._servers.pop()
-            paths = [address_of(opened) for opened in server.sockets if opened.family == socket.AF_UNIX]
-            server.close()
-            for path in paths:
-                with suppress(OSError):
-                    remove_stale(path)
-
     async def close(self) -> None:
         """Stop listening and close every connection; responses under way have ``CLOSE_S`` to leave."""
         self.stop()
+        for starting in self._starting:
+            starting.cancel()
         self._closing.set()
         await asyncio.sleep(0)  # requests that have arrived are answered
         self._server.pre_shutdown()
@@ -257,23 +227,17 @@ class _Full(asyncio.Protocol):
         transport.close()
 
 
-class _CountingHandler(logging.Handler):
+def _counting_logger(on_refusal: Callable[[str], None], on_failure: Callable[[Exception], None]) -> logging.Logger:
     """Counts requests that aiohttp refused as invalid HTTP; aiohttp would log a traceback for each."""
 
-    def __init__(self, on_refusal: Callable[[str], None], on_failure: Callable[[Exception], None]) -> None:
-        super().__init__()
-        self._on_refusal = on_refusal
-        self._on_failure = on_failure
-
-    def emit(self, record: logging.LogRecord) -> None:
+    def count(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, (HttpProcessingError, *web.BROKEN_OFF)):
-            self._on_refusal("not_http")
+            on_refusal("not_http")
         elif isinstance(error, Exception):
-            self._on_failure(error)
+            on_failure(error)
+        return False
 
-
-def _counting_logger(on_refusal: Callable[[str], None], on_failure: Callable[[Exception], None]) -> logging.Logger:
     logger = logging.Logger("aiohttp.server", logging.DEBUG)  # noqa: LOG001 - private, known to no registry
-    logger.addHandler(_CountingHandler(on_refusal, on_failure))
+    logger.addFilter(count)
     return logger

@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sidecar.net.http_error import HttpError
-from sidecar.net.tcp_listening import TcpListening
+from sidecar.net.listening import Listening
 from sidecar.server.public_answer import PublicAnswer, refusal
 from sidecar.server.public_request import END, HEAD_LIMIT, PublicRequest, parse, refuse_hopeless
 
@@ -79,7 +79,7 @@ class PublicServer:
         self._kept = self._most * 4 // 5
         self._epoll = select.epoll()
         self._ready: list[tuple[int, int]] = []
-        self._listening = TcpListening(
+        self._listening = Listening(
             self._add, gate=gate, on_ready=self.turn, on_full=lambda: self._make_room("descriptors")
         )
         self._connections: dict[int, _Client] = {}
@@ -96,7 +96,7 @@ class PublicServer:
 
     async def open_tcp(self, host: str, port: int) -> None:
         """Listen on ``host:port``; OSError when that is not possible."""
-        await self._listening.open(host, port)
+        await self._listening.open_tcp(host, port)
 
     def turn(self) -> None:
         """Serve what is ready, for about ``TURN_S``.

@@ -16,7 +16,7 @@ from harness.own_address import own_address
 from harness.public_door import connect, place_of, public_door, up
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
-from sidecar.net import tcp_listening
+from sidecar.net import listening
 from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.server import public
 from sidecar.server.public_answer import PublicAnswer
@@ -335,7 +335,7 @@ def _no_free_descriptor() -> Iterator[None]:
 async def test_without_a_free_descriptor_the_silent_one_gives_its_own(
     observed: Observed, monkeypatch: pytest.MonkeyPatch, pause_s: float, *, is_paused: bool
 ) -> None:
-    monkeypatch.setattr(tcp_listening, "NO_DESCRIPTOR_S", pause_s)
+    monkeypatch.setattr(listening, "NO_DESCRIPTOR_S", pause_s)
     async with public_door(observed) as server, AsyncExitStack() as held:
         silent = await held.enter_async_context(await connect(server))
         await eventually(lambda: server.connected, timeout_s=60, what="it is accepted")

@@ -1,24 +1,30 @@
-"""Sockets that listen on TCP and accept on the event loop's turns, for listeners that read their sockets themselves."""
+"""Sockets that listen, and accept on the turns of the event loop: at TCP addresses, and at a unix socket file."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from sidecar.net.sockets import BACKLOG, NO_DESCRIPTOR_S, address_of, bind_tcp
+from sidecar.net.sockets import address_of, bind_tcp, bind_unix, remove_stale
 from sidecar.net.threads import in_thread
 
 if TYPE_CHECKING:
     from sidecar.net.address_gate import AddressGate
 
+BACKLOG: Final = 1024
+"""Connections that wait to be accepted."""
+
 ACCEPTS: Final = 16
 """Connections that are accepted at one socket in one turn."""
 
+NO_DESCRIPTOR_S: Final = 0.1
 
-class TcpListening:
-    """``take(connection, host)`` gets each new connection, which never blocks, with the address of its client.
+
+class Listening:
+    """``take(connection, host)`` gets each new connection, which never blocks; ``host`` is ``""`` for a unix socket.
 
     ``gate`` says which clients are taken, None: all. ``on_ready`` is called when a connection waits; it calls
     ``accept``, at once or with other work. ``on_full``: no descriptor is left; a socket then pauses, and the connection
@@ -43,14 +49,15 @@ class TcpListening:
         self._accepting: list[socket.socket] = []
         """The open sockets without those that pause."""
 
-    async def open(self, host: str, port: int) -> None:
+    async def open_tcp(self, host: str, port: int) -> None:
         """Listen on ``host:port``; OSError when that is not possible."""
         for opened in await in_thread(bind_tcp, host, port):
-            self._open.append(opened)
-            opened.listen(BACKLOG)
-            opened.settimeout(0)
-            self.addresses.append(address_of(opened))
-            self._resume(opened)
+            self._listen(opened)
+
+    def open_unix(self, path: str) -> None:
+        """Listen on a unix socket that its owner and group may use; OSError when that is not possible."""
+        remove_stale(path)
+        self._listen(bind_unix(path))
 
     def accept(self) -> None:
         """Take the connections that wait."""
@@ -64,18 +71,30 @@ class TcpListening:
                     self._pause(opened)
                     break
                 connection.settimeout(0)
-                if self._gate is None or self._gate.admits(connection, address[0]):
-                    self._take(connection, address[0])
+                host = address[0] if isinstance(address, tuple) else ""
+                if self._gate is None or self._gate.admits(connection, host):
+                    self._take(connection, host)
                 else:
                     connection.close()
 
     def stop(self) -> None:
-        """Close the sockets. A second call does nothing; connections stay open."""
+        """Close the sockets, and remove their files. A second call does nothing; connections stay open."""
         self._accepting.clear()
         while self._open:
             opened = self._open.pop()
             self._loop.remove_reader(opened)
+            is_file, address = opened.family == socket.AF_UNIX, address_of(opened)
             opened.close()
+            if is_file:
+                with suppress(OSError):
+                    remove_stale(address)
+
+    def _listen(self, opened: socket.socket) -> None:
+        self._open.append(opened)
+        opened.listen(BACKLOG)
+        opened.settimeout(0)
+        self.addresses.append(address_of(opened))
+        self._resume(opened)
 
     def _pause(self, opened: socket.socket) -> None:
         self._accepting.remove(opened)
