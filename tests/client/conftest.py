@@ -30,11 +30,12 @@ class Listener(LocalHttp):
         self.outcome = Outcome.SENT
         self.errors: list[ErrorReport] = []
         self.results: list[Results] = []
-        self.heartbeats = 0
+        self.heartbeats = self.posts = 0
         self.bodies: list[bytes] = []
 
     def post(self, path: str, body: bytes, now: float) -> Outcome:
         del now
+        self.posts += 1
         if self.outcome is Outcome.SENT:
             self.bodies.append(body)
             if path == "/errors":

@@ -71,6 +71,7 @@ async def test_exception_is_one_error_of_its_kind_and_passes_through(
         await _call(app_of(error))
     assert raised.value is error
     assert totals() == failed("KeyError")
+    assert CURRENT.get() is None
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt()], ids=repr)
@@ -105,8 +106,9 @@ async def test_client_that_leaves_within_the_answer_is_no_error(totals: Totals) 
     assert totals() == {"ok": 1}
 
 
+@pytest.mark.parametrize("has_left", [True, False], ids=["left", "is there"])
 @pytest.mark.parametrize("kind", ["http", "websocket"])
-async def test_exception_about_the_client_that_left_is_no_error(kind: str, totals: Totals) -> None:
+async def test_exception_about_the_client_that_left_is_no_error(kind: str, totals: Totals, *, has_left: bool) -> None:
     error = type({"http": "ClientDisconnect", "websocket": "WebSocketDisconnect"}[kind], (Exception,), {})
 
     async def app(_scope: Message, receive: Receive, _send: Send) -> None:
@@ -114,8 +116,8 @@ async def test_exception_about_the_client_that_left_is_no_error(kind: str, total
         raise error
 
     with pytest.raises(error):
-        await _call(app, Server(f"{kind}.disconnect"), {"type": kind, "path": "/chat"})
-    assert totals() == {}
+        await _call(app, Server(f"{kind}.{'disconnect' if has_left else 'other'}"), {"type": kind, "path": "/chat"})
+    assert (totals() == {}) == has_left
 
 
 async def test_what_fails_while_the_client_leaves_is_an_error_still(totals: Totals) -> None:

@@ -122,6 +122,7 @@ def test_counts_wait_for_the_sidecar_and_gauges_do_not(
     emitter.take(_error(50))
     emitter.take_gauge("in_flight", 7)
     emitter.close()
+    assert listener.posts == 1, "the results are not tried after the errors"
     clock.now += KEEP_S
     emitter.take(_error(3, kind="fresh"))
     assert emitter.stats() == Stats(sent=0, kept=53, dropped=0)
