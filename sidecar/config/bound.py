@@ -9,9 +9,6 @@ from sidecar.config import shares
 if TYPE_CHECKING:
     from sidecar.config.settings import BudgetConfig
 
-BOUND: Final = "at most N culls in any window, or 3N with refunds"
-"""The bound with the default settings, for a budget of N tokens."""
-
 REFUND_FACTOR: Final = 3
 _STRATEGIES: Final = {"log": (1, 0), "previous": (2, 1), "fixed": (2, 0)}
 """Strategy -> factor and subtrahend: ``previous`` allows 2N - 1."""

@@ -19,7 +19,7 @@ _BUDGET_LIMIT = 1000
 LONGEST_LABEL: Final = 64
 """Maximum number of characters of a node's name or an app's version, as in a report."""
 _DAY_S = 86400  # beyond any use, and within what the event loop's timers can hold
-_MONTH_DAYS = 30
+_MONTH_S = 30 * _DAY_S
 
 
 def _no_bool(value: object) -> object:
@@ -32,13 +32,6 @@ def _seconds(value: object) -> float:
     seconds = durations.parse(value)
     if seconds > _DAY_S:
         raise ValueError("must be at most 24h")
-    return seconds
-
-
-def _long_seconds(value: object) -> float:
-    seconds = durations.parse(value)
-    if seconds > _MONTH_DAYS * _DAY_S:
-        raise ValueError(f"must be at most {_MONTH_DAYS * 24}h")
     return seconds
 
 
@@ -88,7 +81,7 @@ Switch = Literal["on", "off"]
 Count = Annotated[int, BeforeValidator(_no_bool)]
 Fraction = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
-LongSeconds = Annotated[float, BeforeValidator(_long_seconds)]
+LongSeconds = Annotated[float, BeforeValidator(durations.parse), Field(le=_MONTH_S)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
 Label = Annotated[str, AfterValidator(_label)]
 StatsdPrefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]
@@ -110,7 +103,5 @@ Networks = Annotated[str, AfterValidator(_networks)]
 FilePath = Annotated[str, AfterValidator(addresses.path)]
 SocketPath = Annotated[str, AfterValidator(addresses.socket_path)]
 
-DURATIONS: Final = (BeforeValidator(_seconds), BeforeValidator(_long_seconds))
+DURATIONS: Final = (BeforeValidator(_seconds), BeforeValidator(durations.parse))
 """How the types of durations read a value."""
-PATHS: Final = (AfterValidator(addresses.path), AfterValidator(addresses.socket_path))
-"""How the types of paths read a value."""

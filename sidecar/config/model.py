@@ -38,11 +38,6 @@ class Setting(NamedTuple):
         """Whether the value is in seconds, which a user reads and writes as ``10s``."""
         return any(part in field_types.DURATIONS for part in self.annotation.__metadata__)
 
-    @property
-    def is_path(self) -> bool:
-        """Whether the value is the path of a file, a directory or a socket."""
-        return any(part in field_types.PATHS for part in self.annotation.__metadata__)
-
 
 @cache
 def declared() -> Mapping[str, Setting]:

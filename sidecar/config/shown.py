@@ -52,8 +52,7 @@ FIRST = (
 """The ten settings that matter, which help, ``check-config`` and the page of settings show first."""
 
 ADVANCED = (
-    *("namespace",),
-    *("budget_strategy", "probation", "beat_interval", "after_data_loss"),
+    *("namespace", "budget_strategy", "probation", "beat_interval", "after_data_loss"),
     *("redis_timeout", "stop_drain"),
 )
 """The settings that hardly anybody changes, which all of them show last."""

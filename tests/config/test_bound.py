@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from sidecar.cli import application, fleet_table
-from sidecar.config.bound import BOUND, bound
+from sidecar.config.bound import bound
 from sidecar.config.load import load
 from sidecar.config.model import declared
 from sidecar.config.settings import BudgetConfig
@@ -18,6 +18,7 @@ from sidecar.core.fleet.fleet_settings import FleetSettings, limits
 from sidecar.server.page import page_state
 
 TOP: Final = Path(__file__).parents[2]
+BOUND: Final = "at most N culls in any window, or 3N with refunds"
 OF_TEN: Final = "at most 10 culls in any window, or 30 with refunds"
 PAGES: Final = (
     "README.md",
