@@ -65,7 +65,6 @@ async def listening(sidecar: Sidecar) -> AsyncIterator[Listeners]:
     """
     config, observers = sidecar.config, sidecar.observers
     why, tls = _why(sidecar), _tls(sidecar)
-    observers.steps.append(why.notice)
     public = PublicServer(
         public_pages(_health(sidecar, why), metrics=MetricsPage(sidecar.metrics.page), why=why.get_public),
         on_refusal=sidecar.metrics.refused,

@@ -21,8 +21,7 @@ from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence, ErrorSample
 from sidecar.core.fleet import members as fleet_members
 from sidecar.core.life.container import Container
-from sidecar.core.life.events import ClaimDeferred, TokenAnswered
-from sidecar.core.life.snapshot import Record, Snapshot
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Denied, Entry, Fleet, Granted, Hold, State, Unknown
 from sidecar.net import web
 from sidecar.net.http_error import HttpError
@@ -79,22 +78,12 @@ class WhySources(NamedTuple):
 
 
 class Why:
-    """Answers for one container; ``notice`` must observe every step of the controller."""
+    """Answers for one container."""
 
     def __init__(self, identity: WhyIdentity, sources: WhySources) -> None:
         self._identity = identity
         self._from = sources
         self._began_at = sources.wall()
-        self._answered_at: float | None = None
-        """When the last answer to a claim came."""
-
-    def notice(self, record: Record) -> None:
-        """Keep the time of an answer to a claim."""
-        if any(
-            isinstance(event, ClaimDeferred) or (isinstance(event, TokenAnswered) and not event.is_late)
-            for event in record.events
-        ):
-            self._answered_at = self._from.wall()
 
     def get_public(self, query: str) -> PublicAnswer:
         """``GET /why`` of the public listener."""
@@ -141,8 +130,8 @@ class Why:
     def _value(self, seen: Snapshot, fleet: Fleet | None) -> dict[str, Any]:
         held = (fleet.hold if fleet else None) or self._from.local_hold()
         container, unix, own = seen.container, self._from.wall(), self._identity
-        answered_at = self._answered_at
-        age_s = 0.0 if answered_at is None else max(0.0, unix - answered_at)
+        answered_at = seen.unix_of(container.answered_at)
+        age_s = max(0.0, unix - answered_at)
         outlook = Outlook(unix, self._from.leaving(own.error_limit), age_s, held)
         return {
             "service": own.service,
@@ -219,7 +208,7 @@ def _window(seen: Snapshot, error_limit: int) -> dict[str, Any]:
     }
 
 
-def _claim(container: Container, age_s: float, answered_at: float | None) -> dict[str, Any] | None:
+def _claim(container: Container, age_s: float, answered_at: float) -> dict[str, Any] | None:
     answer = container.answer
     if answer is None:
         return None
@@ -233,14 +222,12 @@ def _claim(container: Container, age_s: float, answered_at: float | None) -> dic
     }
 
 
-def _budget(
-    container: Container, answered_at: float | None, fleet: Fleet | None, heard_at: float
-) -> dict[str, Any] | None:
+def _budget(container: Container, answered_at: float, fleet: Fleet | None, heard_at: float) -> dict[str, Any] | None:
     """Tokens by the last clear answer to a claim or to a beat: under a known hold the sidecar sends no claims."""
     answer = container.answer
     counts: Granted | Denied | Fleet | None = None if isinstance(answer, Unknown) else answer
     at = answered_at
-    if fleet is not None and fleet.capacity and (not counts or not counts.capacity or (at or 0.0) < heard_at):
+    if fleet is not None and fleet.capacity and (not counts or not counts.capacity or at < heard_at):
         counts, at = fleet, heard_at
     if counts is None or not counts.capacity:
         return None

@@ -14,8 +14,7 @@ from aiohttp.test_utils import make_mocked_request
 from sidecar.actions.actuator import ActionResult
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
 from sidecar.core.life.container import Container, CullOrder, start
-from sidecar.core.life.events import TokenAnswered
-from sidecar.core.life.snapshot import Record, Snapshot
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import (
     Answer,
     CauseTrial,
@@ -136,11 +135,7 @@ class Memory:
 
     def answered(self, at: float) -> None:
         """The last answer to a claim came at this Unix time."""
-        self.unix = at
-        answered = TokenAnswered("c", Granted(1, 10), 0.1)
-        self.why.notice(Record((answered,), self.container, EVIDENCE))
-        self.unix = UNIX
-        self.why.notice(Record((replace(answered, is_late=True),), self.container, EVIDENCE))
+        self.container = replace(self.container, answered_at=NOW - (UNIX - at))
 
 
 def _ask(handler: Handler, query: str = "") -> web.Response:
@@ -234,10 +229,8 @@ def test_culled_container_shows_the_evidence_of_its_cull_and_the_next_incarnatio
 
 
 def test_wait_grows_shorter_as_the_answer_grows_old() -> None:
-    memory = Memory(SUSPECT)
-    denied = replace(SUSPECT, answer=Denied("window", 10, 10, 200.0))
+    memory = Memory(replace(SUSPECT, answer=Denied("window", 10, 10, 200.0)))
     memory.answered(UNIX - 10.00049)
-    memory.container = denied
     value = memory.why.value()
     assert (value["claim"]["retry_after_s"], value["claim"]["at"]) == (190.0, UNIX - 10), "in whole milliseconds"
     assert value["remedies"][1] == "the next token comes back in 3m 10s"
@@ -284,6 +277,7 @@ def test_format_is_json_or_text_as_the_client_asks(query: str, content_type: str
 
 def test_text_begins_with_what_matters_most() -> None:
     memory = Memory(DOWN)
+    memory.answered(UNIX - 10)
     denied = Entry("denied", UNIX - 60, "a", "redis", "window", detail="no token is left")
     others = [denied._replace(instance="b"), denied._replace(what="hold"), denied._replace(what="acted")]
     culled = Entry("culled", UNIX - 5, "a", "redis", "errors", detail=f"9 server errors\n7 x redis: {FREE}")
@@ -293,7 +287,7 @@ def test_text_begins_with_what_matters_most() -> None:
         "down: 9 server errors in 60 s",
         "window now: 9 errors in 60 s (redis 7, mysql 2), limit 5; 9 of 40 requests failed",
         "claim granted: 3 of 10 in use",
-        "tokens: 3 of 10 in use, 7 left",
+        "tokens: 3 of 10 in use, 7 left, at 13:59:50Z",
         (
             "fleet: 20 alive, 3 suspect, most of redis, 1 draining, 2 down, 0 retiring; "
             "median: 1 error, 0.25 % of the requests failed"

@@ -43,6 +43,7 @@ class Container:
     asking: bool = False  # whether a claim is outstanding
     unknowns: int = 0  # unclear answers in a row
     answer: Answer | None = None  # the last answer to a claim since it was last suspect
+    answered_at: float = 0.0  # when the last answer came, to a claim or to a request for a lease
     latch: Latch | None = None  # the token or lease that put it out of balance
     out_since: float | None = None  # when that was granted; in shadow mode: when it would have been
     is_overdue: bool = False  # whether an event has told that its cull is not honoured

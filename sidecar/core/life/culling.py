@@ -16,7 +16,6 @@ from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container, CullOrder, enter, is_drained, not_needed, out_of_balance, unused
 from sidecar.core.life.delays import spread, unknown_delay
 from sidecar.core.life.events import (
-    ClaimDeferred,
     Culled,
     Event,
     Moved,
@@ -63,7 +62,7 @@ def begin(container: Container, trigger: Judged, now: float, policy: Policy) -> 
         return Step(container)
     if policy.grace_s <= 0 and trigger.verdict.judgement is not Judgement.FINE:
         return suspect(container, trigger, now, policy)
-    moved = Moved(was=container.state, state=State.UP, why="it is judged from now on")
+    moved = Moved(was=container.state, state=State.UP)
     container = enter(container, State.UP, now)
     if policy.grace_s <= 0:
         return Step(container, events=(moved,))
@@ -135,8 +134,7 @@ def _claim(container: Container, now: float) -> Step:
     if container.leasing:
         return Step(replace(container, due=now + LEASE_WAIT_S))
     if container.order is None and container.verdict is not None and container.verdict.is_old:
-        deferred = () if container.answer is OLD_ERRORS else (ClaimDeferred(OLD_ERRORS),)
-        return Step(replace(container, due=now + OLD_WAIT_S, answer=OLD_ERRORS), events=deferred)
+        return Step(replace(container, due=now + OLD_WAIT_S, answer=OLD_ERRORS, answered_at=now))
     first = () if container.asked else (SaveMemory(),)
     return Step(replace(container, asked=True, asking=True, due=None), (*first, ClaimToken(container.claim_id)))
 
@@ -169,7 +167,8 @@ def answered(container: Container, trigger: ClaimAnswered, now: float, policy: P
     )
     refused = (*refused, reason) if reason and not answer.is_repeated else refused
     unclear = _is_unclear(container, trigger.answer)
-    container = replace(container, asking=False, answer=trigger.answer, refused=refused, unclear=unclear)
+    container = replace(container, asking=False, answer=trigger.answer, answered_at=now)
+    container = replace(container, refused=refused, unclear=unclear)
     after, effects, events = _decided(container, trigger, now, policy)
     return Step(after, effects, (answer, *events))
 
@@ -198,7 +197,7 @@ def _refused(container: Container, answer: Answer, now: float, jitter: float, po
         container = again(container, answer, now, jitter, policy)
         return Step(container if container.is_announced else replace(container, due=None))
     due = now if order.back is State.RETIRING else order.due
-    moved = Moved(was=container.state, state=order.back, why="the ordered cull was refused")
+    moved = Moved(was=container.state, state=order.back)
     back = enter(container, order.back, now, due=due)
     return Step(back, not_needed(answer, container.claim_id, in_use=""), (moved,))
 
@@ -242,5 +241,5 @@ def drain(container: Container, trigger: Judged, now: float, _policy: Policy) ->
     container = replace(container, verdict=trigger.verdict)
     if container.due is not None and now < container.due and not is_drained(container, trigger.idle_at):
         return Step(container)
-    down = WentDown(was=container.state, state=State.DOWN, why=f"it drained for {now - container.since:.0f} s")
+    down = WentDown(was=container.state, state=State.DOWN)
     return Step(enter(container, State.DOWN, now, due=container.lease_ends), events=(down,))

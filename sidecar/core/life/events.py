@@ -31,11 +31,10 @@ class Checked(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved(Event):
-    """The container went from the state ``was`` to another one; ``why`` in words."""
+    """The container went from the state ``was`` to another one."""
 
     was: State
     state: State
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +58,7 @@ class Recovered(Moved):
 class Culled(Moved):
     """A token put the container out of balance."""
 
+    why: str = ""
     verdict: Verdict | None
     order: CullOrder | None
     suspect_s: float
@@ -67,6 +67,8 @@ class Culled(Moved):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retired(Moved):
     """A lease put the container out of balance."""
+
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +116,6 @@ class RetirementAnswered(Event):
 
     answer: Answer
     is_late: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimDeferred(Event):
-    """A claim is due and not made; ``answer`` says why."""
-
-    answer: Answer
 
 
 # -- orders of a person, shadow mode, and what does not happen -----------------------------------------------------

@@ -68,7 +68,7 @@ def judge_alive(container: Container, trigger: Judged, now: float, policy: Polic
         return _retire(after, now, policy)
     if after.state is State.UP:
         return Step(replace(after, due=None))
-    moved = Moved(was=after.state, state=State.UP, why="its retirement is no longer due")
+    moved = Moved(was=after.state, state=State.UP)
     return Step(enter(after, State.UP, now), unused(container), (moved,))
 
 
@@ -86,9 +86,8 @@ def _retire(container: Container, now: float, policy: Policy) -> Step:
         return Step(container)
     events: tuple[Moved, ...] = ()
     if container.state is State.UP:
-        why = "it is old enough to be retired and waits for a lease"
-        events = (Moved(was=container.state, state=State.RETIRING, why=why),)
-        container = enter(container, State.RETIRING, now, due=now)
+        events = (Moved(was=container.state, state=State.RETIRING),)
+        container = replace(enter(container, State.RETIRING, now, due=now), answer=None)
     if container.due is not None and now < container.due:
         return Step(container, events=events)
     return Step(replace(container, leasing=True, due=None), (RequestLease(container.identity.holder),), events)
@@ -99,7 +98,7 @@ def leased(container: Container, trigger: LeaseAnswered, now: float, policy: Pol
     if not _is_answer(container, trigger):
         return late(container, trigger, now, policy)
     answered = RetirementAnswered(trigger.answer)
-    container = replace(container, leasing=False, lease_answer=trigger.answer)
+    container = replace(container, leasing=False, lease_answer=trigger.answer, answered_at=now)
     if not isinstance(trigger.answer, Granted):
         return Step(culling.again(container, trigger.answer, now, trigger.jitter, policy), events=(answered,))
     left_s = policy.retire_timeout_s if trigger.answer.left_s is None else trigger.answer.left_s
@@ -165,7 +164,6 @@ def _return(container: Container, now: float, policy: Policy, order: ReviveOrder
     revived = Revived(
         was=container.state,
         state=State.UP,
-        why="an operator ordered it" if order else "it was not replaced in time",
         out_s=container.out_s(now),
         order=order,
     )

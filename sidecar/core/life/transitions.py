@@ -94,7 +94,6 @@ def _restart(container: Container, trigger: AppRestarted, now: float, policy: Po
     restarted = Restarted(
         was=container.state,
         state=fresh.state,
-        why="the app restarted",
         app_start=trigger.app_start,
         out_s=container.out_s(now) if container.latch else None,
     )
@@ -104,7 +103,7 @@ def _restart(container: Container, trigger: AppRestarted, now: float, policy: Po
 def _stop(container: Container, _trigger: StopRequested, now: float, _policy: Policy) -> Step:
     """Leave the balancer. The answer to the scheduler stays: the end of the sidecar must not restart the app."""
     stopping = replace(enter(container, State.STOPPING, now), stopped_down=not container.nomad_up)
-    moved = Moved(was=container.state, state=State.STOPPING, why="the sidecar is stopping")
+    moved = Moved(was=container.state, state=State.STOPPING)
     return Step(stopping, unused(container), (moved,))
 
 

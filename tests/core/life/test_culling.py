@@ -112,7 +112,7 @@ def test_suspect_with_old_errors_claims_nothing_until_another_error_or_an_order(
     for now in (8.0, 9.0, 10.0):
         waiting, effects = step(waiting, OLD, now, POLICY)
         assert (waiting.state, waiting.asking, waiting.due, effects) == (SUSPECT, False, now + 1.0, ())
-        assert reasons.reason_word(waiting.answer or UNKNOWN) == "old_errors"
+        assert (reasons.reason_word(waiting.answer or UNKNOWN), waiting.answered_at) == ("old_errors", now)
     for event, now in ((SICK, 11.0), (ORDERED, 10.5)):
         assert asks(step(waiting, event, now, POLICY)[1]) == [f"{APP}/one"]
     assert step(waiting, FINE, 10.5, POLICY)[0].state is UP

@@ -33,11 +33,9 @@ from harness.containers import (
 )
 from sidecar.core.life import events
 from sidecar.core.life.container import Container, resume
-from sidecar.core.life.culling import OLD_ERRORS
 from sidecar.core.life.delays import HONOUR_S
 from sidecar.core.life.events import (
     Checked,
-    ClaimDeferred,
     Culled,
     Event,
     Moved,
@@ -60,23 +58,20 @@ from sidecar.core.life.triggers import AppRestarted, StopRequested, Trigger
 from sidecar.core.types import Policy, State
 
 SHADOW, SHADOW_AGING = replace(POLICY, enforce=False), replace(AGING, enforce=False)
-OLD = replace(SICK, verdict=replace(SICK.verdict, is_old=True))
 UP = step(begun(), FINE, 0.0, POLICY).container
-SETTLED = replace(asking(), asking=False, due=3.0)
 WOULD = step(asking(SHADOW), answered(asking(), GRANTED), 4.0, SHADOW).container
 VERDICT = SICK.verdict
 DOWN_CULLED = resume(begun(), LATCH, 0.0, 50.0, POLICY)
 
 STORIES: list[tuple[str, Container, list[tuple[float, Trigger]], Policy, list[Event]]] = [
-    ("judged", begun(), [(0, FINE)], POLICY, [Moved(was=STARTING, state=State.UP, why="it is judged from now on")]),
+    ("judged", begun(), [(0, FINE)], POLICY, [Moved(was=STARTING, state=State.UP)]),
     ("suspected", begun(), [(0, SICK)], POLICY, [Suspected(was=STARTING, state=SUSPECT, verdict=VERDICT)]),
     ("recovers", asking(), [(4, answered(asking(), DENIED)), (5, FINE)], POLICY, [
         TokenAnswered("web/alloc/one", DENIED, 0.0), Recovered(was=SUSPECT, state=State.UP, suspect_s=5.0)]),
-    ("old errors", SETTLED, [(3, OLD), (4, OLD), (5, OLD)], POLICY, [ClaimDeferred(OLD_ERRORS)]),
     ("culled", asking(), [(4, answered(asking(), GRANTED)), (14, SICK)], POLICY, [
         TokenAnswered("web/alloc/one", GRANTED, 0.0),
         Culled(was=SUSPECT, state=DRAINING, why=WHY, verdict=VERDICT, order=None, suspect_s=4.0),
-        WentDown(was=DRAINING, state=DOWN, why="it drained for 10 s")]),
+        WentDown(was=DRAINING, state=DOWN)]),
     ("answer to another claim", UP, [(4, answered(UP, UNKNOWN))], POLICY, [
         TokenAnswered("web/alloc/one", UNKNOWN, 0.0, is_late=True)]),
     ("would be culled", asking(SHADOW), [(4, answered(asking(), GRANTED))], SHADOW, [
@@ -91,24 +86,24 @@ STORIES: list[tuple[str, Container, list[tuple[float, Trigger]], Policy, list[Ev
         NotHonoured("web/alloc/one", HONOUR_S)]),
     ("a lease is not a cull", resume(begun(AGING), LEASE, 0.0, 20.0, AGING), [(39, FINE)], AGING, []),
     ("revived", DOWN_CULLED, [(10, REVIVED)], POLICY, [
-        Revived(was=DOWN, state=State.UP, why="an operator ordered it", out_s=60.0, order=REVIVED)]),
+        Revived(was=DOWN, state=State.UP, out_s=60.0, order=REVIVED)]),
     ("restarted", DOWN_CULLED, [(10, AppRestarted("two"))], POLICY, [
-        Restarted(was=DOWN, state=STARTING, why="the app restarted", app_start="two", out_s=60.0)]),
+        Restarted(was=DOWN, state=STARTING, app_start="two", out_s=60.0)]),
     ("restarted without a cull", begun(), [(10, AppRestarted("two"))], POLICY, [
-        Restarted(was=STARTING, state=STARTING, why="the app restarted", app_start="two", out_s=None)]),
+        Restarted(was=STARTING, state=STARTING, app_start="two", out_s=None)]),
     ("first id", begun(app_start=None), [(10, AppRestarted("two"))], POLICY, []),
     ("stopped", UP, [(10, StopRequested())], POLICY, [
-        Moved(was=State.UP, state=State.STOPPING, why="the sidecar is stopping")]),
+        Moved(was=State.UP, state=State.STOPPING)]),
     ("retires", retiring(), [(100, leased(DENIED)), (100, leased(GRANTED, "x"))], AGING, [
         RetirementAnswered(DENIED), RetirementAnswered(GRANTED, is_late=True)]),
     ("retired", retiring(), [(100, leased(GRANTED))], AGING, [
         RetirementAnswered(GRANTED),
         Retired(was=RETIRING, state=DRAINING, why="retired at age 1m 40s, its lifetime is 1m 40s")]),
     ("not replaced", retired(), [(110, FINE), (160, FINE)], AGING, [
-        WentDown(was=DRAINING, state=DOWN, why="it drained for 10 s"),
-        Revived(was=DOWN, state=State.UP, why="it was not replaced in time", out_s=60.0, order=None)]),
+        WentDown(was=DRAINING, state=DOWN),
+        Revived(was=DOWN, state=State.UP, out_s=60.0, order=None)]),
     ("would be retired", begun(SHADOW_AGING), [(0, FINE), (100, FINE), (101, FINE)], SHADOW_AGING, [
-        Moved(was=STARTING, state=State.UP, why="it is judged from now on"), WouldRetire()]),
+        Moved(was=STARTING, state=State.UP), WouldRetire()]),
 ]  # fmt: skip
 
 

@@ -282,7 +282,7 @@ def test_suspect_knows_why_it_was_refused_until_it_recovers(
         container, _ = step(container, SICK, now, POLICY)
     assert (container.refused, told) == (refused, repeated)
     container, _ = step(replace(container, asking=False), FINE, now, POLICY)
-    assert (container.refused, container.answer) == ((), answers[-1])
+    assert (container.refused, container.answer, container.answered_at) == ((), answers[-1], now - 60.0)
     assert step(container, SICK, now, POLICY)[0].answer is None, "an answer to the last suspicion"
 
 
