@@ -121,11 +121,14 @@ def test_levels_are_summed_from_the_first_scrape_on() -> None:
 # -- incarnations -------------------------------------------------------------------------------------------
 
 
-def test_new_process_is_a_new_incarnation_after_lost_scrapes_too() -> None:
+def test_every_new_process_is_a_new_incarnation_after_lost_scrapes_too() -> None:
     scrape = Scrapes()
     assert scrape(BEFORE, "a=50").app_start == repr(BEFORE)
     scrape.at += 10 * INTERVAL_S
     assert scrape(SINCE, "a=7") == Sample({"a": 7}, requests=7, app_start=repr(SINCE))
+    assert scrape(SINCE, "a=7").app_start == repr(SINCE)
+    again = scrape.at - 1
+    assert scrape(again, "a=1") == Sample({"a": 1}, requests=1, app_start=repr(again))
 
 
 def test_workers_that_answer_in_turns_are_no_new_incarnation() -> None:
