@@ -32,7 +32,7 @@ _OK: Final = 200
 
 
 class MissError(Exception):
-    """The response is not a page, or is cut off; the message is one of ``scrape.CAUSES``."""
+    """The response is no page, because of its status, redirect, content_type, encoding, or as too_large or cut_off."""
 
 
 class _SmallReads(BaseConnector):

@@ -1,7 +1,7 @@
 """Scrapes the app's metrics page and reports the increments since the last scrape.
 
 A page is streamed: scanned and dropped in slices, with turns of the loop between them. A failed scrape is a
-``Missed`` with one word of ``CAUSES``, never an error of the app.
+``Missed`` with the word for its cause, never an error of the app.
 """
 
 from __future__ import annotations
@@ -46,22 +46,6 @@ TURN_S: Final = 0.0005
 """Time that the scraper may work before the loop has its turn."""
 
 JITTER: Final = 0.1
-CAUSES: Final = (
-    "connection",
-    "content_type",
-    "cut_off",
-    "encoding",
-    "format",
-    "internal",
-    "protocol",
-    "redirect",
-    "status",
-    "timeout",
-    "tls",
-    "too_large",
-)
-"""The causes of ``Missed``. ``cut_off``: the end of the page is missing; ``encoding``: it is compressed."""
-
 _CAUSES: Final = (
     (TimeoutError, "timeout"),
     (BadPageError, "format"),
@@ -70,7 +54,7 @@ _CAUSES: Final = (
     ((ClientConnectionError, OSError), "connection"),
     ((ClientError, UnicodeError), "protocol"),  # the second: a host or password that HTTP cannot have
 )
-"""The first that fits an exception."""
+"""The first that fits an exception; ``MissError`` has other words."""
 
 _ACCEPT: Final = f"{TEXT};version=0.0.4;q=0.8,{OPENMETRICS};version=1.0.0;q=0.6,{TEXT};q=0.2,*/*;q=0.1"
 """Text first: there a counter has the name that a browser shows. OpenMetrics adds ``_total``."""

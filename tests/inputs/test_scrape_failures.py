@@ -13,7 +13,6 @@ from harness.ports import free_port
 from harness.scraping import TEXT, Handler, Observed, Page, answering, scraped, scraper_of, serving
 from harness.waiting import eventually
 from sidecar.core.types import Missed, Sample
-from sidecar.inputs.scrape import CAUSES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +65,6 @@ MISSES = [
 async def test_failed_scrape_is_one_word(handler: Handler, cause: str) -> None:
     async with serving(handler) as url:
         assert await scraped(url, 2, max_bytes=1_000_000) == [Missed(cause)] * 2
-    assert cause in CAUSES
 
 
 async def test_page_that_takes_too_long_is_a_timeout() -> None:
