@@ -184,32 +184,23 @@ def _check_directory(directory: Path, mounts: Path) -> None:
     try:
         _made(directory)
         place = directory.resolve(strict=True)
+        kind = file_system(place, mounts)
     except (OSError, RuntimeError) as error:  # RuntimeError: links that form a circle, until Python 3.13
         reason = getattr(error, "strerror", None) or "its links lead nowhere"
         raise LockError(f"{directory}: the directory of the locks cannot be used: {reason}") from None
     if not place.is_dir():
         raise LockError(f"{directory}: the directory of the locks is not a directory")
-    kind = file_system(place, mounts)
     if kind in _REMOTE:
         raise LockError(f"{directory}: is on {kind}, where locks do not hold: use a local directory")
 
 
 def file_system(place: Path, mounts: Path = MOUNTS) -> str:
-    """Return the type of the file system of the absolute path ``place``; "" if unknown."""
+    """Return the type of the file system of ``place``, found by its device; "" if unknown. Raises OSError."""
+    device = place.stat().st_dev
     try:
         lines = mounts.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return ""
-    found = ((_unescaped(line), line.partition(" - ")[2].partition(" ")[0]) for line in lines)
-    # The longest mount point counts, and the last of several that are mounted over one another.
-    return max(
-        ((len(point.parts), number, kind) for number, (point, kind) in enumerate(found) if place.is_relative_to(point)),
-        default=(0, 0, ""),
-    )[2]
-
-
-def _unescaped(line: str) -> Path:
-    """Return the mount point of a line, where blanks, tabs, newlines and backslashes are octal numbers."""
-    fields = line.split(" ")
-    point = fields[4] if len(fields) > 4 else "?"  # noqa: PLR2004 - the fifth field, proc(5)
-    return Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point))
+    # Number, parent, device, root, mount point, options, ... " - " type (proc(5)).
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    return next((line.partition(" - ")[2].split()[0] for line in lines if line.split()[2:3] == [wanted]), "")
