@@ -79,15 +79,9 @@ def _run(options: ExecOptions, main_lock: ConcurrencyLimit, standby_lock: Concur
 def _supervised(options: ExecOptions, lock: ConcurrencyLimit, signals: Signals) -> int:
     from . import supervise  # noqa: PLC0415 - as in _run
 
-    supervisor = supervise.Supervisor(
-        lock,
-        signals,
-        life=options.life(int.from_bytes(os.urandom(4)) / 2**32),  # the module random would take 4 ms of each start
-        busy=supervise.Busy(options.busy_file, options.busy_command),
-        grace_s=options.grace_s,
-    )
+    chance = int.from_bytes(os.urandom(4)) / 2**32  # the module random would take 4 ms of each start
     try:
-        end = supervisor.run(options.command, inherit_lock=options.inherit_lock and options.redis_file is None)
+        end = supervise.Supervisor(options, lock, signals, options.life(chance)).run()
     except OSError as error:
         return _complain(os.EX_UNAVAILABLE, f"{options.command[0]}: cannot be started: {error.strerror}")
     if end.was_killed:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from .concurrency import ConcurrencyLimit
-    from .options import Life
+    from .options import ExecOptions, Life
 
 _STOPPING: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
 _PASSED_ON: Final = frozenset((signal.SIGUSR1, signal.SIGUSR2))
@@ -67,35 +67,6 @@ class Signals:
                 raise StoppedError(number)
 
 
-class Busy:
-    """Whether the command has work to finish: shown by a file, or by the exit code 0 of another command."""
-
-    def __init__(self, file: Path | None = None, command: Sequence[str] = ()) -> None:
-        self._file = file
-        self._command = list(command)
-
-    def __call__(self, within_s: float) -> bool:
-        """Whether the command is busy; no, if the other command takes longer than ``within_s`` or 5 s."""
-        if self._file is not None and self._file.exists():
-            return True
-        return bool(self._command) and self._command_succeeds(min(within_s, _PROBE_S))
-
-    def _command_succeeds(self, within_s: float) -> bool:
-        try:
-            done = subprocess.run(  # noqa: S603 - the operator's own command line
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=within_s,
-                check=False,
-                preexec_fn=_unblock_signals,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-        return done.returncode == 0
-
-
 class End(NamedTuple):
     """The end of the command: ``code`` as in a shell, 128+n for signal n, and its ``cause``."""
 
@@ -105,21 +76,18 @@ class End(NamedTuple):
 
 
 class Supervisor:
-    """Runs one command while ``lock`` is held; ends it with its ``life``, with the lock, or at a signal."""
+    """Runs the command of ``options`` while ``lock`` is held; ends it with its life, with the lock, or at a signal."""
 
-    def __init__(
-        self, lock: ConcurrencyLimit, signals: Signals, *, life: Life, busy: Busy, grace_s: float = 10.0
-    ) -> None:
+    def __init__(self, options: ExecOptions, lock: ConcurrencyLimit, signals: Signals, life: Life) -> None:
+        self._options = options
         self._lock = lock
         self._signals = signals
         self._life = life
-        self._busy = busy
-        self._grace_s = grace_s
 
-    def run(self, command: Sequence[str], *, inherit_lock: bool = True) -> End:
+    def run(self) -> End:
         """Start the command and return once it has ended. Raises OSError when it cannot be started."""
         began_at = time.monotonic()
-        process = self._started(command, inherit_lock=inherit_lock)
+        process = self._started()
         while (code := process.poll()) is None:
             age_s = time.monotonic() - began_at
             if self._life.is_due(age_s) and self._is_over(age_s):
@@ -133,21 +101,21 @@ class Supervisor:
                 _signal(process, number)
         return End("itself", _as_shell(code))
 
-    def _started(self, command: Sequence[str], *, inherit_lock: bool) -> subprocess.Popen[bytes]:
+    def _started(self) -> subprocess.Popen[bytes]:
         # The command dies with this process, even by SIGKILL, but the command's children do not. So it inherits the
         # lock: as long as any part of it runs, no other main does.
         return subprocess.Popen(  # noqa: S603 - the operator's own command line
-            command,
+            self._options.command,
             env=os.environ
             | {"HEALTH_ARBITER_SLOT": str(self._lock.lock_id), "HEALTH_ARBITER_SLOTS": str(self._lock.max_procs)},
-            pass_fds=[self._lock.fileno()] if inherit_lock else [],
+            pass_fds=[self._lock.fileno()] if self._options.inherit_lock and not self._options.redis_file else [],
             process_group=0,
             preexec_fn=_dying_with_parent(self._signals),  # noqa: PLW1509 - this process has no threads
         )
 
     def _is_over(self, age_s: float) -> bool:
         left_s = self._life.lifetime_max_s - age_s
-        return self._life.is_over(age_s, busy=left_s > 0 and self._busy(left_s))
+        return self._life.is_over(age_s, busy=left_s > 0 and _is_busy(self._options, left_s))
 
     def _next_check_s(self, age_s: float) -> float:
         ends_s = (self._life.lifetime_s, self._life.lifetime_max_s)
@@ -163,7 +131,7 @@ class Supervisor:
         group = process.pid
         _signal(process, number)
         _signal(process, signal.SIGCONT)  # a stopped process would not react
-        ends_at = time.monotonic() + self._grace_s
+        ends_at = time.monotonic() + self._options.grace_s
         while process.poll() is None or _is_alive(group):
             left_s = ends_at - time.monotonic()
             if left_s <= 0:
@@ -173,6 +141,30 @@ class Supervisor:
             if again in _STOPPING | _PASSED_ON:
                 _signal(process, again)
         return End(cause, _as_shell(process.returncode))
+
+
+def _is_busy(options: ExecOptions, within_s: float) -> bool:
+    """Whether the command has work to finish: shown by a file, or by the exit code 0 of another command.
+
+    It has not, if the other command takes longer than ``within_s`` or 5 s.
+    """
+    if options.busy_file is not None and options.busy_file.exists():
+        return True
+    if not options.busy_command:
+        return False
+    try:
+        done = subprocess.run(  # noqa: S603 - the operator's own command line
+            options.busy_command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=min(within_s, _PROBE_S),
+            check=False,
+            preexec_fn=_unblock_signals,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _as_shell(code: int) -> int:
