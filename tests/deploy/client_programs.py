@@ -1,4 +1,4 @@
-"""Programs of the clients in other languages: their runtimes, what they send, and the build of the one in Go."""
+"""Programs of the clients in other languages: their runtimes, and what they send."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from harness.binaries import find
-from harness.waiting import wait_for
-from sidecar.inputs.statsd import PacketReader
+from sidecar.inputs.report_bodies import read_errors, read_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from deploy.statsd_receiver import Receiver
     from harness.sidecar import Sidecar
 
 TOP: Final = Path(__file__).parents[2]
@@ -53,17 +51,6 @@ def run(command: list[str], environ: Mapping[str, str], cwd: Path = CLIENTS) -> 
     return done.stdout
 
 
-def udp(listener: Receiver) -> dict[str, str]:
-    return {"ARBITER_STATSD_LISTEN": listener.listen}
-
-
-def counts_of(listener: Receiver, errors: int) -> dict[str, int]:
-    """The totals once this many errors have arrived; every packet must be valid."""
-    wait_for(lambda: sum(listener.totals().values()) >= errors, timeout_s=60, what=f"{errors} have come")
-    assert PacketReader().read(dict.fromkeys(listener.packets, 1)).unreadable == 0
-    return listener.totals()
-
-
 def counted(sidecar: Sidecar) -> Counter[str]:
     """What a sidecar has counted: errors by kind, and requests."""
     evidence = sidecar.verdict()["evidence"]
@@ -72,6 +59,19 @@ def counted(sidecar: Sidecar) -> Counter[str]:
 
 Posted = tuple[int, list[tuple[str, bytes]]]
 """A loopback port, and path and body of every POST to it."""
+
+
+def totals(posted: Posted) -> Counter[str]:
+    """What has been posted: errors by kind, ``requests`` and ``failed``."""
+    counts: Counter[str] = Counter()
+    for path, body in [*posted[1]]:
+        if path == "/errors":
+            for error in read_errors(body):
+                counts[error.kind] += error.errors
+        elif path == "/results":
+            results = read_results(body)
+            counts.update(requests=results.ok + results.failed, failed=results.failed)
+    return counts
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import pytest
 
 from deploy import go_clients
 from deploy.client_programs import Posted, answering
-from deploy.statsd_receiver import Receiver
 from harness.children import short_path
 from harness.sidecar import Setting, Sidecar
 
@@ -18,12 +17,6 @@ from harness.sidecar import Setting, Sidecar
 def go_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the programs with the client in Go."""
     return go_clients.build(tmp_path_factory.mktemp("go"))
-
-
-@pytest.fixture
-def udp_listener() -> Iterator[Receiver]:
-    with Receiver() as listener:
-        yield listener
 
 
 @pytest.fixture

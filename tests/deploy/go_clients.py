@@ -24,12 +24,7 @@ import (
 )
 
 func main() {
-	if text := os.Getenv("TEXT"); text == "odd" {
-		arbiter.Report(-1, "odd")
-		arbiter.Report(1, "")
-		arbiter.Flush(time.Minute)
-		return
-	} else if text != "" {
+	if text := os.Getenv("TEXT"); text != "" {
 		arbiter.ReportError(errors.New("older"))
 		arbiter.ReportError(errors.New(text))
 		arbiter.Flush(time.Minute)

@@ -7,31 +7,23 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from deploy.client_programs import CLIENTS, TOP, Posted, run, runtime
-from deploy.statsd_receiver import Receiver
+from deploy.client_programs import CLIENTS, TOP, Posted, run, runtime, totals
 from harness.waiting import wait_for
-from sidecar.inputs.report_bodies import read_errors, read_results
+from sidecar.inputs.report_bodies import read_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from sidecar.core.types import ErrorReport
 
 pytestmark = pytest.mark.site
 
 MODULES: Final = TOP / "tests" / "apps" / "node_modules"
-
-
-def _totals(errors: Mapping[str, int], requests: int) -> dict[str, int]:
-    by_line = {f"errors|level:server_error,kind:{kind}": count for kind, count in errors.items()}
-    return {**by_line, "requests": requests, "failed": sum(errors.values())}
 
 
 # -- Express ----------------------------------------------------------------------------------------------------------
@@ -65,15 +57,22 @@ const server = app.listen(0, "127.0.0.1", async () => {
 """
 
 
-def test_express_answers_of_500_and_above_are_errors_once_with_the_kind_of_their_driver() -> None:
+def test_express_answers_of_500_and_above_are_errors_once_with_the_kind_of_their_driver(posted: Posted) -> None:
     node = runtime("node")
     if not (MODULES / "express").is_dir():
         pytest.skip("express is not installed: tests/run does it")
-    with Receiver() as receiver:
-        command = [node, "-e", EXPRESS.replace("net.connect(MYSQL", "net.connect(1"), str(CLIENTS / "express.cjs")]
-        run(command, {"ARBITER_STATSD_LISTEN": receiver.listen}, MODULES.parent)
-        expected = _totals({"http_503": 1, "TypeError": 1, "RangeError": 1, "ECONNREFUSED": 1, "redis": 1}, 3)
-        wait_for(lambda: receiver.totals() == expected, timeout_s=60, what="all has come")
+    command = [node, "-e", EXPRESS.replace("net.connect(MYSQL", "net.connect(1"), str(CLIENTS / "express.cjs")]
+    run(command, {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{posted[0]}"}, MODULES.parent)
+    expected = {
+        "http_503": 1,
+        "TypeError": 1,
+        "RangeError": 1,
+        "ECONNREFUSED": 1,
+        "redis": 1,
+        "requests": 8,
+        "failed": 5,
+    }
+    wait_for(lambda: totals(posted) == expected, timeout_s=60, what="all has come")
 
 
 def test_node_names_the_driver_of_an_error_by_library_port_or_cause() -> None:
@@ -186,24 +185,10 @@ def test_servlet_filter_reports_answers_and_exceptions_to_a_sidecar(
     servlet_app: tuple[list[str], Path], posted: Posted
 ) -> None:
     port, bodies = posted
-
-    def errors() -> list[ErrorReport]:
-        return [error for path, body in [*bodies] if path == "/errors" for error in read_errors(body)]
-
-    def counts() -> dict[str, int]:
-        totals: Counter[str] = Counter()
-        for error in errors():
-            totals[error.kind] += error.errors
-        return dict(totals)
-
-    def results() -> tuple[int, int]:
-        reports = [read_results(body) for path, body in [*bodies] if path == "/results"]
-        return sum(report.ok for report in reports), sum(report.failed for report in reports)
-
+    expected = {"http_503": 1, "redis": 2, "IllegalStateException": 1, "requests": 5, "failed": 4}
     with _running(servlet_app, port):
-        expected = {"http_503": 1, "redis": 2, "IllegalStateException": 1}
-        wait_for(lambda: counts() == expected, timeout_s=60, what="the errors have come")
-        wait_for(lambda: results() == (1, 4), timeout_s=60, what="the results have come")
-    (bug,) = [report.message or "" for report in errors() if report.kind == "IllegalStateException"]
+        wait_for(lambda: totals(posted) == expected, timeout_s=60, what="errors and results have come")
+    errors = [error for path, body in bodies if path == "/errors" for error in read_errors(body)]
+    (bug,) = [report.message or "" for report in errors if report.kind == "IllegalStateException"]
     assert bug.startswith('java.lang.IllegalStateException: a "bug" \\ at \u00e9xxx')
     assert len(bug) == 200

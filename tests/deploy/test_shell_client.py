@@ -1,73 +1,55 @@
-"""The client for the shell, its lines without a client, and the page of the clients."""
+"""The client for the shell, the lines without a client, and the page of the clients."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+import socket
 
 import pytest
 
-from deploy.client_programs import CLIENTS, Posted, counts_of, run, runtime, udp
+from deploy.client_programs import CLIENTS, Posted, run, runtime
 from sidecar.inputs.report_bodies import read_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from deploy.statsd_receiver import Receiver
-
-# -- shell ------------------------------------------------------------------------------------------------------------
-
-
-def _report_sh(arguments: list[str], environ: Mapping[str, str]) -> str:
-    return run([runtime("bash"), "report.sh", *arguments], environ)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "counts"),
-    [
-        ([], {"errors|kind:cron": 1}),
-        (["nightly"], {"errors|kind:nightly": 1}),
-        (["nightly", "3"], {"errors|kind:nightly": 3}),
-        (["a,b|c d", "many"], {"errors|kind:a_b_c_d": 1}),
-        (["k" * 80], {f"errors|kind:{'k' * 64}": 1}),
-    ],
-    ids=["nothing", "kind", "count", "odd", "long"],
-)
-def test_shell_reports_errors_over_udp(arguments: list[str], counts: dict[str, int], udp_listener: Receiver) -> None:
-    assert _report_sh(arguments, udp(udp_listener)) == ""
-    assert counts_of(udp_listener, 1) == counts
-
-
-def test_shell_reports_errors_over_http(posted: Posted) -> None:
-    runtime("curl")
-    port, seen = posted
-    assert _report_sh(["nightly", "3"], {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"}) == ""
-    ((path, body),) = seen
-    assert path == "/errors"
-    assert [(ping.errors, ping.kind) for ping in read_errors(body)] == [(3, "nightly")]
-
-
-# -- one-liners of the page -------------------------------------------------------------------------------------------
 
 
 def _one_liner(start: str) -> str:
-    page = (CLIENTS / "README.md").read_text()
-    found = re.search(rf"`({start}[^`]*)`", page)
-    assert found, start
-    return found[1].replace("\\|", "|")
+    (line,) = re.findall(rf"`({start}[^`]*)`", (CLIENTS / "README.md").read_text())
+    return str(line).replace("\\|", "|")
 
 
-def test_one_line_of_bash_reports_an_error(udp_listener: Receiver) -> None:
-    line = _one_liner("printf").replace("8125", str(udp_listener.port))
-    assert run([runtime("bash"), "-c", line], {}) == ""
-    assert counts_of(udp_listener, 1) == {"errors|kind:cron": 1}
+@pytest.mark.parametrize(
+    ("arguments", "packet"),
+    [
+        ([], "errors:1|c|#kind:cron"),
+        (["nightly", "3"], "errors:3|c|#kind:nightly"),
+        (["a,b|c d", "many"], "errors:1|c|#kind:a_b_c_d"),
+        (["k" * 80], f"errors:1|c|#kind:{'k' * 64}"),
+        (None, "errors:1|c|#kind:cron"),
+    ],
+    ids=["nothing", "kind and count", "odd", "long", "one line of bash"],
+)
+def test_shell_reports_errors_over_udp(arguments: list[str] | None, packet: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.settimeout(60)
+        port = listener.getsockname()[1]
+        words = (
+            ["report.sh", *arguments]
+            if arguments is not None
+            else ["-c", _one_liner("printf").replace("8125", str(port))]
+        )
+        assert run([runtime("bash"), *words], {"ARBITER_STATSD_LISTEN": f"127.0.0.1:{port}"}) == ""
+        assert listener.recv(1000).decode().strip() == packet
 
 
-def test_one_line_of_curl_reports_an_error(posted: Posted) -> None:
+def test_shell_and_one_line_of_curl_report_errors_over_http(posted: Posted) -> None:
     runtime("curl")
     port, seen = posted
+    assert run([runtime("bash"), "report.sh", "nightly", "3"], {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"}) == ""
     run([runtime("sh"), "-c", _one_liner("curl").replace("9180", str(port))], {})
-    assert seen == [("/errors", b"")]
+    (path, body), last = seen
+    assert path == "/errors"
+    assert [(ping.errors, ping.kind) for ping in read_errors(body)] == [(3, "nightly")]
+    assert last == ("/errors", b"")
 
 
 def test_page_names_every_client_and_no_other() -> None:

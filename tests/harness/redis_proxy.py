@@ -1,4 +1,4 @@
-"""A TCP proxy in front of Redis that can cut connections, and can lose claims or their replies."""
+"""A TCP proxy in front of Redis that can lose claims or their replies, and lead to another server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ class RedisProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = [self._listener]
         self.lose_at: Where = "nowhere"
-        self.is_cut = False
         self.lost = threading.Event()
 
     @property
@@ -42,14 +41,6 @@ class RedisProxy:
 
     def __exit__(self, *_: object) -> None:
         self._end(self._sockets)
-
-    def cut(self) -> None:
-        """Close every connection, and each new connection, until ``mend``."""
-        self.is_cut = True
-        self._end(self._sockets[1:])
-
-    def mend(self) -> None:
-        self.is_cut = False
 
     def switch(self, target_port: int) -> None:
         """Lead to another server, and close every connection."""
@@ -64,9 +55,6 @@ class RedisProxy:
         with suppress(OSError), self._listener:
             while True:
                 client, _ = self._listener.accept()
-                if self.is_cut:
-                    client.close()
-                    continue
                 try:
                     server = socket.create_connection(("127.0.0.1", self._target_port), 5)
                 except OSError:
@@ -74,8 +62,6 @@ class RedisProxy:
                     continue
                 self._sockets += [client, server]
                 threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
-                if self.is_cut:  # since it was asked above
-                    self._end((client, server))
 
     def _end(self, sockets: Sequence[socket.socket]) -> None:
         """End connections. Their own thread closes them: it may wait for them at this moment."""
