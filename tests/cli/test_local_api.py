@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.certificates import Authority
 from harness.ports import free_port
 from sidecar.cli.asking_options import Asking, Remote
 from sidecar.cli.local_api import NoSidecarError, Reply, ask
 from sidecar.config.load import load
+from sidecar.net.client_tls import KeyPair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +83,26 @@ def test_it_is_asked_over_tcp(port: int) -> None:
 def test_sidecar_elsewhere_is_asked_below_the_path_of_its_proxy(port: int) -> None:
     remote = Remote("http://proxy", "127.0.0.1", port, is_tls=False, prefix="/arbiter")
     assert ask(_settings()._replace(remote=remote), "POST", "/x", 1).value["path"] == "/arbiter/x"
+
+
+def test_sidecar_elsewhere_is_asked_over_tls_if_the_system_trusts_it_and_is_shown_our_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path, "ours")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.ca))
+    context.load_cert_chain(*authority.sign("page"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    server = HTTPServer(("127.0.0.1", 0), _Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    monkeypatch.setattr(server, "handle_error", lambda *_: None)
+    remote = Remote("https://page", "127.0.0.1", server.server_port, is_tls=True, prefix="")
+    own = KeyPair(*map(str, authority.sign("laptop")))
+    for _ in _serving(server):
+        asking = _settings()._replace(remote=remote, own=own)
+        with pytest.raises(NoSidecarError, match=r"certificate verify failed: .*; SSL_CERT_FILE can name the file"):
+            ask(asking, "POST", "/x", 1)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
+        assert ask(asking, "POST", "/x", 1).status == 202
 
 
 def test_it_is_asked_over_the_unix_socket_first_and_over_tcp_when_that_is_dead(

@@ -1,1 +1,1 @@
-"""``doctor``: looks at settings, surroundings and the job file before they cause trouble."""
+"""``doctor``: finds what will cause trouble, in Redis, in the sidecar here and in a job of Nomad."""

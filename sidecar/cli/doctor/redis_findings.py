@@ -47,13 +47,12 @@ async def of_redis(config: Config) -> AsyncIterator[Finding]:
     ask = partial(_ask, client, timeout_s)
     budget = build_store.fleet_budget(config, build_store.redis_store(config))
     async with aclosing(client), aclosing(budget):
-        ping_s = await _ping_s(ask)
-        if isinstance(ping_s, Unknown) and ping_s.error != "permission":
-            yield fail("reachable", f"{redis_urls.masked(url)}: {reasons.unreachable(ping_s)}")
+        ahead_s = await _ahead_s(ask)
+        if isinstance(ahead_s, Unknown) and ahead_s.error != "permission":
+            yield fail("reachable", f"{redis_urls.masked(url)}: {reasons.unreachable(ahead_s)}")
             return
-        took = "it answers, though the user may not PING" if isinstance(ping_s, Unknown) else f"{ping_s * 1000:.1f} ms"
-        yield ok("reachable", f"{redis_urls.masked(url)}: {took}")
-        yield of_clock(await _ahead_s(ask))
+        yield ok("reachable", f"{redis_urls.masked(url)} answers")
+        yield of_clock(ahead_s)
         save = await ask(lambda reply: reply[1].decode(), "CONFIG", "GET", "save")
         info = await ask(_fields, "INFO")
         for found in of_info(info, save):
@@ -78,15 +77,6 @@ async def _ask(client: RedisClient, timeout_s: float, read: Callable[[Any], T], 
         return Unknown(error.word, error.said)
     except TimeoutError:
         return Unknown("timeout", client.silence())
-
-
-async def _ping_s(ask: Ask) -> float | Unknown:
-    """How long a PING takes on an open connection, in seconds."""
-    for _ in range(2):  # the first one connects
-        begun = time.perf_counter()
-        if isinstance(answer := await ask(_nothing, "PING"), Unknown):
-            return answer
-    return time.perf_counter() - begun
 
 
 async def _ahead_s(ask: Ask) -> float | Unknown:
