@@ -1,9 +1,7 @@
-"""The reasons that a real sidecar gives: at both listeners and in the body of a 503, with evidence and hooks."""
+"""The reasons that a real sidecar gives: at both listeners and in the body of a 503, with evidence."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,6 @@ from harness.sidecar import AT_ONCE
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
     from harness.children import StartSidecar
     from harness.redis_server import RedisServer
@@ -46,13 +43,6 @@ def _body_with_the_fleet(one: Sidecar) -> str:
     status, body = one.health()
     assert status == 503
     return body if "fleet: " in body else ""
-
-
-def _hook(directory: Path, text: str) -> Path:
-    path = directory / "hook"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o700)
-    return path
 
 
 def test_cull_is_explained_at_both_listeners_and_in_the_health_body(
@@ -90,19 +80,3 @@ def test_cull_is_explained_at_both_listeners_and_in_the_health_body(
     said = [body, str(public), one.request("public", "GET", "/why", headers=TEXT).body, one.output()]
     assert not any(secret in text for secret in ("hunter2", "s3cr3t", "10.0.0.1") for text in said)
     assert "10.0.0.1" in one.request("local", "GET", "/why?format=text").body
-
-
-def test_no_answer_waits_for_a_hook_that_hangs_and_the_cull_goes_on(sidecar: StartSidecar, run_dir: Path) -> None:
-    hook = _hook(run_dir, f"echo $$ >{run_dir}/pid.new; mv {run_dir}/pid.new {run_dir}/pid; exec sleep 600")
-    one = sidecar(cull_hook=hook, error_window="10m", **FAST)
-    _make_sick(one)
-    pid = int(wait_for(lambda: _read(run_dir / "pid"), timeout_s=60, what="the hook runs"))
-    for path in ("/health", "/health/nomad", "/why") * 10:
-        assert one.request("public", "GET", path).status in (200, 503)
-    os.kill(pid, signal.SIGKILL)  # it still runs after thirty answers
-    wait_for(lambda: _is_out(one), timeout_s=60, what="it is culled")
-    assert "signal 9" in wait_for(lambda: _why(one)["capture"], timeout_s=60, what="the end of the hook is kept")
-
-
-def _read(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
