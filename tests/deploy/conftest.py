@@ -1,4 +1,4 @@
-"""What the tests of the clients share."""
+"""The site under a real Nomad, one for each file of tests that asks for it, and what the tests of the clients share."""
 
 from __future__ import annotations
 
@@ -9,8 +9,28 @@ import pytest
 
 from deploy import go_clients
 from deploy.client_programs import Posted, answering
-from harness.children import short_path
+from deploy.nomad_agent import require_nomad
+from deploy.nomad_site import Clock, NomadSite
+from harness.children import Children, short_path
 from harness.sidecar import Setting, Sidecar
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NomadSite]:
+    require_nomad()
+    with short_path(tmp_path_factory.mktemp("nomad")) as directory, Children() as children:
+        site = NomadSite(directory, children)
+        try:
+            yield site.start()
+        finally:
+            site.nomad.end()
+
+
+@pytest.fixture
+def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
+    clock = Clock(request.node.name)
+    yield clock
+    print("\n".join(["", *clock.lines]))  # noqa: T201 - shown with -s
 
 
 @pytest.fixture(scope="session")
