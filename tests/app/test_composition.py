@@ -43,7 +43,6 @@ OBSERVERS: Final = {
         "Messenger.notice",
         "Metrics.observe",
         "OverridesApi.notice",
-        "Why.notice",
     ],
     "beats": ["Ledger.beaten", "Log.beaten", "Messenger.beaten", "Metrics.beaten"],
     "scrapes": ["Log.scraped", "Metrics.scraped"],
