@@ -110,15 +110,12 @@ def arrive(draft: Draft, beat: Beat, waited_us: int = 0) -> bool:
     ``waited_us``: how long it has waited for a place. Return whether it has to go on waiting.
     """
     instance, cull = beat.instance, draft.culls.get(beat.instance)
-    places: list[str] = []
-    if draft.is_out(instance, beat.incarnation):
-        assert cull is not None  # noqa: S101 - what is out is there
-        if MemberKey(identity=cull.identity).is_other(MemberKey(identity=beat.identity)):
-            return (
-                False  # another container of this name, or another sidecar of this one: it does not know of the grant
-            )
-        draft.culls[instance] = replace(cull, occupied_us=draft.now_us + draft.limits.expiry_us)
+    if cull is not None and draft.is_out(instance, beat.incarnation):
+        # Another container of this name, or another sidecar of this one, does not know of the grant.
+        if not MemberKey(identity=cull.identity).is_other(MemberKey(identity=beat.identity)):
+            draft.culls[instance] = replace(cull, occupied_us=draft.now_us + draft.limits.expiry_us)
         return False
+    places: list[str] = []
     if cull is not None and cull.phase == "out" and beat.incarnation.startswith(f"{REVIVED}-"):
         _revive(draft, instance, cull)
     elif cull is not None and (cull.phase == "out" or _make_way(draft, cull, beat)):
