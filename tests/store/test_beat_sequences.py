@@ -140,3 +140,14 @@ def test_store_of_a_container_alone_answers_its_own_beats_as_that_of_a_fleet_doe
         return asyncio.run(counts(store(lambda: clock.now_us), clock))
 
     assert run(AloneStore) == run(MemoryStore)
+
+
+async def test_container_alone_whose_clock_stepped_back_does_not_block_its_budget() -> None:
+    clock = Clock()
+    store = AloneStore(lambda: clock.now_us)
+    await commit(store, grant="a")
+    clock.advance(-3600)
+    await commit(store, grant="b", refund=["a"])
+    view = await look(store)
+    assert view.grants == {"a": clock.now_us, "b": clock.now_us}
+    assert view.refunded == {"a"}
