@@ -6,8 +6,10 @@ import pytest
 
 from harness.claims import S
 from harness.server_group import START_US, ServerGroup
+from sidecar.core.fleet.view import BeatReply
 from sidecar.core.types import Answer, Beat, Claim, Denied, Fleet, Granted, Hold, Presence, Unknown
 from sidecar.store.budget import FleetBudget
+from sidecar.store.own_holds import SeenHolds
 
 START_S = START_US / S
 
@@ -115,3 +117,22 @@ async def test_release_of_the_service_leaves_the_hold_of_the_instance(world: Wor
     )
     await world.budget.release("a")
     assert world.budget.local_holds.in_force is None
+
+
+@pytest.mark.parametrize(
+    ("scope", "after_us", "is_lost"),
+    [
+        pytest.param("", 1, True, id="of the service"),
+        pytest.param("a", 1, True, id="of the instance"),
+        pytest.param("b", 1, False, id="of another instance"),
+        pytest.param("", 0, False, id="of a beat that was on its way"),
+    ],
+)
+def test_hold_that_this_sidecar_has_set_is_missed_by_its_later_beats(
+    scope: str, after_us: int, *, is_lost: bool
+) -> None:
+    seen = SeenHolds(600 * S)
+    seen.take("a", BeatReply(START_US))
+    seen.put(Hold("ann", "look", START_S + 61, scope), 60 * S)
+    seen.take("a", BeatReply(START_US + S + after_us))
+    assert (seen.has_news, seen.lost is not None) == (is_lost, is_lost)

@@ -104,7 +104,7 @@ class Draft:
             (self.culls, self.leases, self.holds, self.trials, self.outcomes, self.duplicates),
             (self.recurrences, self.several_us, self.majority_us, self.epoch),
         )
-        if is_same and not self.refund and not self.entries:
+        if is_same:
             return Edits()  # as after most refusals, though the time alone may change the state
         state = self._state()
         return Edits(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sidecar.core.fleet.members import About, digest_of
@@ -32,6 +32,7 @@ def test_line_of_a_sidecar_that_tells_no_age_is_read_without() -> None:
     assert About.load(LINE.removesuffix("|1699990000")) == WELL._replace(born=0)
 
 
+@example("%7C|", "%25%", "\n%0A", "%")
 @given(st.text(max_size=120), st.text(max_size=50), st.text(max_size=64), st.text(max_size=64))
 def test_any_text_comes_back(incarnation: str, version: str, node: str, app_version: str) -> None:
     about = WELL._replace(incarnation=incarnation, version=version, node=node, app_version=app_version)

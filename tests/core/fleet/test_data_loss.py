@@ -115,6 +115,13 @@ def test_loss_is_shown_by_the_records_of_the_server_alone(
     assert draft.epoch.losses == epoch.losses + is_lost
 
 
+@pytest.mark.parametrize(("lost_us", "losses"), [(0, 2), (NOW - 600 * S - 1, 2), (NOW - 600 * S, 1), (NOW, 1)])
+def test_loss_counts_once_within_a_window(lost_us: int, losses: int) -> None:
+    draft = draft_of(View(NOW, epoch=replace(EPOCH, lost_us=lost_us)))
+    data_loss.lose(draft)
+    assert (draft.epoch.losses, draft.epoch.lost_us) == (losses, NOW if losses == 2 else lost_us)
+
+
 # -- how long nothing is granted ------------------------------------------------------------------------------
 
 NEWBORN = Epoch(born_us=NOW - 5 * S, servers="one")

@@ -219,6 +219,13 @@ def test_duplicates_are_written_down_for_a_window_and_neither_may_end() -> None:
     assert it.state.duplicates == {}
 
 
+@pytest.mark.parametrize(("age_s", "is_refused"), [(0, True), (29, True), (30, False)])
+def test_duplicate_that_any_sidecar_has_noted_is_refused_for_an_expiry(age_s: int, *, is_refused: bool) -> None:
+    it = fleet_of_size(10)
+    it.kept.state = replace(it.state, duplicates={"c00": it.now_us - age_s * S})
+    assert word(it.claim("c00")) == ("duplicate" if is_refused else "granted")
+
+
 def test_no_more_names_than_a_hundred_are_written_down() -> None:
     many = {f"n{number:03}": 1_000 + number for number in range(MOST_DUPLICATES)}
     request = Request(Attend(Beat("me", "0", Presence.WELL)), TERMS, is_duplicate=True)

@@ -113,6 +113,12 @@ def test_cull_that_told_nothing_pauses_an_unproven_cause_until_a_window_after_it
     assert (found.limit, found.failures) == (before.limit, before.failures)
 
 
+def test_failure_of_a_cull_from_before_the_pause_does_not_make_it_longer() -> None:
+    it = draft({"redis": PAUSED})
+    trial.failed(it, Cull("id", "0", "redis", NOW - 100 * S))
+    assert it.trial("redis") == replace(PAUSED, last_us=NOW)
+
+
 def test_orders_of_people_teach_nothing() -> None:
     it = draft({})
     order = Cull("id", "0", MANUAL, NOW)
