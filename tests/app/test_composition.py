@@ -166,6 +166,14 @@ async def test_outage_of_the_store_is_a_metric_a_line_and_an_entry(
     ]
 
 
+async def test_counts_of_the_controller_are_read_at_each_scrape(whole: Composed) -> None:
+    controller = whole.sidecar.controller
+    controller.stale_reports, controller.lag_s = 3, 0.5
+    metrics = whole.metrics()
+    assert metrics["/metrics arbiter_stale_reports_total"] == {"3.0"}
+    assert metrics["/metrics arbiter_loop_lag_seconds"] == {"0.5"}
+
+
 async def test_app_that_does_not_listen_is_a_metric_and_a_warning(
     whole: Composed, caplog: pytest.LogCaptureFixture
 ) -> None:

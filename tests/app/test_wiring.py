@@ -91,6 +91,7 @@ ROWS: Final = (
     Row("action", "exit", "Actuator.name", "exit"),
     Row("action_command", "false x", "CommandAction.words", "false x"),
     Row("cull_hook", "{files}/hook2", "Hook.path", "{files}/hook2"),
+    Row("cull_hook", "{files}/hook", "Hook.path", "{files}/hook", SHARED),
     Row("weight", "off", "Weight.floor", "100"),
     # a retirement
     Row("lifetime", "6h", "Policy.lifetime_s", "21600.0", SHARED),

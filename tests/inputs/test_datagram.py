@@ -121,6 +121,16 @@ async def test_udp_packet_becomes_reports(controller: Controller, udp: Datagrams
     assert (udp.packets, udp.lines, udp.unreadable) == (1, 4, 0)
 
 
+async def test_socket_is_read_by_time_while_packets_come_and_watched_again_when_none_do(
+    controller: Controller, udp: Datagrams, client: socket.socket
+) -> None:
+    """Or a thousand wake-ups a second would go on after the last packet."""
+    for count in (1, 2):
+        client.send(ONE)
+        await eventually(lambda count=count: len(controller.offers) == count, timeout_s=60, what="it is read")  # type: ignore[misc]
+        await eventually(lambda: not udp._pauses, timeout_s=60, what="the socket is watched again")
+
+
 async def test_unix_socket_and_port_report_to_one_controller(
     controller: Controller, udp: Datagrams, client: socket.socket, path: str
 ) -> None:
