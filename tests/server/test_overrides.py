@@ -10,6 +10,7 @@ import pytest
 
 from harness.local_http import serving
 from harness.raw_http import Answer, Observed, RawConnection, get, post
+from harness.waiting import eventually
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, start
 from sidecar.core.life.snapshot import Record
@@ -133,9 +134,26 @@ async def test_order_without_an_answer_in_time_is_a_202(wire: RawConnection, box
 async def test_controller_that_hangs_is_a_202_too(wire: RawConnection, box: Box) -> None:
     box.is_stuck = True
     assert _told(await _order(wire, "/cull")) == (202, "pending", "")
-    assert _told(await _order(wire, "/revive")) == (202, "pending", "")
     box.step(CullOrdered("late", ""))  # no request waits any more
     assert box.container.state is State.DRAINING
+
+
+async def test_order_that_waits_for_the_controller_is_not_answered_by_what_comes_before_it(observed: Observed) -> None:
+    box = Box(limit_s=60)
+    box.is_stuck = True
+    async with (
+        serving(box.overrides.routes(), observed) as listener,
+        await RawConnection.to(listener) as cull,
+        await RawConnection.to(listener) as revive,
+    ):
+        for wire, path in ((cull, "/cull"), (revive, "/revive")):
+            await wire.send(post(path, json.dumps(ORDER).encode()))
+        await eventually(lambda: len(box.overrides._waiting) == 2, timeout_s=60, what="both wait")
+        box.step(AppRestarted("2"))
+        box.step(ReviveOrdered("alice", f"stuck ({TCP})"))
+        assert _told(await revive.answer()) == (409, "not_down", "")
+        box.step(CullOrdered("alice", f"stuck ({TCP})"))
+        assert _told(await cull.answer()) == (200, "granted", "granted")
 
 
 @pytest.mark.parametrize("event", [AppRestarted("2"), StopRequested()], ids=["restarted", "stopped"])

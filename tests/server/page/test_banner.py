@@ -91,11 +91,11 @@ CASES: Final = {
         "health-arbiter events --since 1h",
     ),
     "no tokens": (
-        {"rows": [*SICK[:2], *WELL[2:]], "budget": FULL},
+        {"rows": [*SICK[:1], *WELL[1:]], "budget": FULL},
         "critical",
         (
-            "2 of 10 containers (c0, c1) have too many errors because of redis. All tokens are in use, and the next"
-            " comes back at 22:15 UTC."
+            "1 of 10 containers (c0) has too many errors because of redis. All tokens are in use, and the next comes"
+            " back at 22:15 UTC."
         ),
         "health-arbiter why c0",
     ),

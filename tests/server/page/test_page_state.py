@@ -13,8 +13,9 @@ import pytest
 from harness.budgets import StubBudget
 from sidecar.config.settings import BudgetConfig, JudgingConfig
 from sidecar.core.fleet.members import About, Member, MemberList
-from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, State, Unknown
+from sidecar.core.types import CauseTrial, Entry, Fleet, Hold, Presence, State, Unknown
 from sidecar.server.page import page_state, timeline
+from sidecar.server.page.containers import ContainerFacts, own_row
 from sidecar.server.page.page_state import PageSources, PageState
 from sidecar.server.page.timeline import DETAIL_SHOWN, EVENTS
 
@@ -115,13 +116,14 @@ async def test_row_without_a_description_is_as_old_as_its_last_beat(
 
 
 async def test_what_was_known_is_shown_with_its_age_while_the_store_is_away(office: Office) -> None:
-    office.budget.known = MemberList(Fleet(2), 3, (Member("b", Presence.SUSPECT, "redis", 1.0),))
+    ended = Hold("bob", "over", time.time() - 1)
+    office.budget.known = MemberList(Fleet(2), 3, (Member("b", Presence.SUSPECT, "redis", 1.0),), (ended,))
     await office.budget.note([Entry("culled", time.time() - 60, "b")])
     known_at = time.time()
     await office.status.slow()
     asked_at = time.time()
     office.budget.server.fails = "connection"
-    office.local = [Entry("redis_away", time.time(), "a"), Entry("culled", 1.0, "old")]
+    office.local = [Entry("redis_away", time.time(), "a"), Entry("culled", time.time() - 90, "old")]
     await office.budget.hold("", "anna", "look", 60)
     office.fleet, office.age_s = Fleet(2), 120.0
     parts = await office.status.slow()
@@ -162,6 +164,14 @@ async def test_budget_without_a_shared_store_comes_from_the_own_grants(
     assert (parts["budget"]["used"], parts["budget"]["capacity"], parts["fleet"]) == (2, 10, None)
     assert (parts["banner"]["sentence"], parts["known_at"]) == ("No shared store.", None)
     assert parts["budget"]["back_at"] == pytest.approx([now + 500, now + 590], abs=0.01)
+
+
+def test_own_row_has_what_is_newer_than_its_beat_unless_another_container_has_its_name() -> None:
+    row = ContainerFacts("a", "suspect", "redis", 1, 7)
+    own = ContainerFacts("a", "up", "", 5, 0, 5, 100, "0.2", "life", 1)
+    assert own_row(row, OWN) == own
+    assert own_row(row, OWN._replace(state=State.DOWN)).cause == "redis"
+    assert own_row(row._replace(duplicate=True), OWN) == row._replace(duplicate=True)
 
 
 async def test_newest_events_are_shown_and_each_is_read_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
