@@ -32,7 +32,7 @@ REFUSALS = (
     r"""(?:HttpError|BadHeadError|Refusal)\((?:[\w.]+, )?"(\w+)\"|(?:cut|cut_oldest|refused)\((?:\w+, )?"(\w+)\""""
 )
 """How the words of ``arbiter_refusals_total`` stand in the code."""
-EVIDENCE = Evidence(60, 1, {"redis": 1}, {}, 0, 0)
+EVIDENCE = Evidence(60, 1, {"redis": 1}, {}, 0)
 
 
 def _rows(section: str) -> list[list[str]]:

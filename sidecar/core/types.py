@@ -129,7 +129,6 @@ class Evidence:
     """The same by kind."""
     levels: dict[str, int] = field(default_factory=dict)
     """Errors that are shown and do not count."""
-    oldest_age_s: int | None = None
     newest_age_s: int | None = None
     fatal: int = 0
     """Errors that the app cannot recover from."""
@@ -144,8 +143,6 @@ class Evidence:
     """None before the first heartbeat."""
     missed_scrapes: int = 0
     """Failed scrapes since the last good one."""
-    missed_cause: str | None = None
-    """Why the last one failed."""
     failed_age_s: int | None = None
     """Of the newest failed request."""
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from sidecar.net.web import Routes
 
 SEED = 20261123
-NOTHING = Evidence(60, 0, {}, {}, oldest_age_s=None, newest_age_s=None)
+NOTHING = Evidence(60, 0, {}, {}, newest_age_s=None)
 AT_ONCE = 50
 STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3}) [A-Z]")
 SIZES = (40, 700, 16_384)

@@ -242,7 +242,7 @@ async def test_many_reports_are_taken_in_several_turns_and_others_run_between() 
     inbox = Inbox()
     others: list[str] = []
     for _ in range(3):
-        inbox.offer([ErrorReport()] * (REPORTS_A_TURN - 1))
+        inbox.offer([ErrorReport()] * (REPORTS_A_TURN // 2))
     asyncio.get_running_loop().call_soon(others.append, "another")
     assert [len(await inbox.take(5)), others] == [2, []]
     assert [len(await inbox.take(5)), others] == [1, ["another"]]

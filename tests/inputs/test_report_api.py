@@ -51,7 +51,7 @@ FULL_BODY = (
 )
 FULL_REPORT = ErrorReport(2, ErrorLevel.RECOVERED, "redis", "m", "f", fatal=True, app_start="b")
 REASON = Reason("errors", 5, 5, "5 server errors in 60 s, the limit is 5")
-EVIDENCE = Evidence(60, 5, {"redis": 3, "unknown": 2}, {"recovered": 1}, oldest_age_s=12, newest_age_s=0)
+EVIDENCE = Evidence(60, 5, {"redis": 3, "unknown": 2}, {"recovered": 1}, newest_age_s=0)
 UP = start("app/a", 100.0, Policy())
 
 

@@ -38,7 +38,7 @@ DOWN = replace(DRAINING, state=State.DOWN)
 STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
     transitions.step(container, StopRequested(), 105.0, Policy())[0] for container in (UP, DRAINING, DOWN)
 )
-EVIDENCE = Evidence(60, 0, {}, {}, None, None)
+EVIDENCE = Evidence(60)
 PATHS = ("/health", "/health/haproxy", "/health/nomad", "/health/restart", "/livez", "/readyz")
 
 

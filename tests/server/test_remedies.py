@@ -31,7 +31,7 @@ ERRORS = Reason("errors", 9, 5, "9 server errors")
 BAD = Verdict(Judgement.EXCESSIVE, (ERRORS,))
 UP = replace(start("app/a", NOW, Policy()), state=State.UP, due=NOW + 12.2)
 SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, is_announced=True)
-EVIDENCE = Evidence(60, 9, {"redis": 9}, {}, 48, 20)
+EVIDENCE = Evidence(60, 9, {"redis": 9}, {}, 20)
 OUTLOOK = Outlook(UNIX, (5, 12), 10.0)
 ANSWERS: list[Answer | None] = [
     None,

@@ -73,7 +73,7 @@ DOWN = replace(
     latch=Latch("app/a/life", 1.0, "9 server errors in 60 s"),
     order=CullOrder(FREE, FREE, State.UP, None),
 )
-EVIDENCE = Evidence(60, 9, {"mysql": 2, "redis": 7}, {}, 48, 20, requests=40, failed=9)
+EVIDENCE = Evidence(60, 9, {"mysql": 2, "redis": 7}, {}, 20, requests=40, failed=9)
 SAMPLE = ErrorSample("f1", "redis", ErrorLevel.SERVER_ERROR, 7, NOW - 40, NOW - 2, f"{FREE}: password=hunter2")
 OLD = SAMPLE._replace(fingerprint="f0")
 

@@ -112,10 +112,9 @@ class TokenAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class RetirementAnswered(Event):
-    """A request for a lease was answered. ``is_late``: it is of another incarnation."""
+    """A request for a lease was answered."""
 
     answer: Answer
-    is_late: bool = False
 
 
 # -- orders of a person, shadow mode, and what does not happen -----------------------------------------------------

@@ -121,9 +121,8 @@ def leased(container: Container, trigger: LeaseAnswered, now: float, policy: Pol
 
 def late(container: Container, trigger: LeaseAnswered, _now: float, _policy: Policy) -> Step:
     """Give back a lease that may have been granted and is no longer needed, unless it is in use."""
-    is_answer = _is_answer(container, trigger)
-    events = (RetirementAnswered(trigger.answer, is_late=not is_answer),)
-    if is_answer:
+    events = (RetirementAnswered(trigger.answer),)
+    if _is_answer(container, trigger):
         container = replace(container, leasing=False, lease_answer=trigger.answer)
     return Step(container, not_needed(trigger.answer, trigger.holder, container.lease), events)
 

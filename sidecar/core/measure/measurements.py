@@ -63,7 +63,6 @@ class Measurements:
         self._results_at: float | None = None
         self._heartbeat_at: float | None = None
         self._missed = 0
-        self._missed_cause: str | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -88,14 +87,14 @@ class Measurements:
                 self._see_in_flight(report.in_flight, now)
                 self._load = self._load if report.load is None else _Level(report.load, now)
             case Sample():
-                self._missed, self._missed_cause = 0, None
+                self._missed = 0
                 self._see_in_flight(report.in_flight, now)
                 failed = min(sum(self._count(kind, errors) for kind, errors in report.errors.items()), report.requests)
                 self._end(report.requests - failed, failed, now)
             case Heartbeat():
                 self._heartbeat_at = now
             case Missed():
-                self._missed, self._missed_cause = self._missed + 1, report.cause
+                self._missed += 1
 
     def clear(self, *, heart: bool = True) -> None:
         """Empty the window; with ``heart`` also forget the last heartbeat, the success rate and usual errors.
@@ -105,7 +104,7 @@ class Measurements:
         for window in self._windows:
             window.clear()
         self._in_flight = self._load = self.idle_at = None
-        self._missed, self._missed_cause = 0, None
+        self._missed = 0
         if heart:
             self._heartbeat_at = self._results_at = None
             self._successes.clear()
@@ -133,7 +132,6 @@ class Measurements:
             errors=errors.total,
             kinds=errors.by_key(),
             levels=self.others.by_key(),
-            oldest_age_s=errors.oldest_age_s(),
             newest_age_s=errors.newest_age_s(),
             fatal=self._fatal.total,
             requests=results.requests,
@@ -142,7 +140,6 @@ class Measurements:
             kept_ok=results.kept,
             heartbeat_age_s=None if self._heartbeat_at is None else now - self._heartbeat_at,
             missed_scrapes=self._missed,
-            missed_cause=self._missed_cause,
             failed_age_s=results.failed_age_s,
         )
 

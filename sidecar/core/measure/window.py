@@ -131,12 +131,6 @@ class RollingCounts:
         newest_s = next(held, None)
         return None if newest_s is None else self._now_s - newest_s
 
-    def oldest_age_s(self) -> int | None:
-        """Age in whole seconds of the oldest bucket that holds something."""
-        if self._past:
-            return self._now_s - self._past[0].second
-        return 0 if self.current else None
-
     def _buckets(self) -> Iterator[_Bucket]:
         """All buckets that hold something, the oldest first."""
         yield from self._past

@@ -16,9 +16,8 @@ from sidecar.core.types import Evidence, Judgement, Policy, Verdict
 FINE, EXCESSIVE = Judgement.FINE, Judgement.EXCESSIVE
 
 
-def holding(kinds: dict[str, int], window_s: int = 60, levels: dict[str, int] | None = None) -> Evidence:
-    age_s = 0 if kinds else None
-    return Evidence(window_s, sum(kinds.values()), kinds, levels or {}, age_s, age_s)
+def holding(kinds: dict[str, int]) -> Evidence:
+    return Evidence(60, sum(kinds.values()), kinds, newest_age_s=0 if kinds else None)
 
 
 # -- every rule, alone ----------------------------------------------------------------------------------------
@@ -306,7 +305,7 @@ def test_comparing_never_makes_a_verdict_worse(evidence: Evidence, policy: Polic
 
 # -- old errors -------------------------------------------------------------------------------------------------
 
-OLD = replace(holding({"redis": 5}), oldest_age_s=50, newest_age_s=11)
+OLD = replace(holding({"redis": 5}), newest_age_s=11)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ STORIES: list[tuple[str, Container, list[tuple[float, Trigger]], Policy, list[Ev
     ("stopped", UP, [(10, StopRequested())], POLICY, [
         Moved(was=State.UP, state=State.STOPPING)]),
     ("retires", retiring(), [(100, leased(DENIED)), (100, leased(GRANTED, "x"))], AGING, [
-        RetirementAnswered(DENIED), RetirementAnswered(GRANTED, is_late=True)]),
+        RetirementAnswered(DENIED), RetirementAnswered(GRANTED)]),
     ("retired", retiring(), [(100, leased(GRANTED))], AGING, [
         RetirementAnswered(GRANTED),
         Retired(was=RETIRING, state=DRAINING, why="retired at age 1m 40s, its lifetime is 1m 40s")]),

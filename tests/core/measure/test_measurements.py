@@ -53,7 +53,7 @@ NOTHING = Evidence(60)
 
 def just_now(evidence: Evidence) -> Evidence:
     """The evidence with errors of the current second."""
-    return replace(evidence, oldest_age_s=0, newest_age_s=0)
+    return replace(evidence, newest_age_s=0)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def just_now(evidence: Evidence) -> Evidence:
         pytest.param([Heartbeat()], Evidence(60, heartbeat_age_s=0.0), id="heartbeat"),
         pytest.param(
             [Missed("status"), Missed("status"), Missed("timeout")],
-            Evidence(60, missed_scrapes=3, missed_cause="timeout"),
+            Evidence(60, missed_scrapes=3),
             id="missed scrapes",
         ),
         pytest.param([Missed("timeout"), Sample({})], NOTHING, id="a good scrape ends the missed ones"),

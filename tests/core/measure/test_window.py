@@ -86,7 +86,7 @@ def test_window_agrees_with_a_list_of_timestamps(data: st.DataObject, seconds: i
         ages = naive.ages()
         assert window.by_key() == naive.by_key()
         assert window.total == sum(window.by_key().values())
-        assert (window.newest_age_s(), window.oldest_age_s()) == ((ages[0], ages[-1]) if ages else (None, None))
+        assert window.newest_age_s() == (ages[0] if ages else None)
         assert window.ever() == naive.all
         assert sum(window.ever().values()) >= ever
         ever = sum(window.ever().values())
