@@ -23,7 +23,7 @@ from sidecar.core.life.triggers import StopRequested
 from sidecar.core.types import State
 from sidecar.net.sockets import CannotListenError
 from sidecar.net.threads import DaemonThreads, in_thread
-from sidecar.runlock.flock import LockError
+from sidecar.runlock import LockError
 from sidecar.telemetry.log import logger
 from sidecar.telemetry.log_output import logging_to
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from sidecar.net.threads import in_thread
-from sidecar.runlock.flock import FlockSlots, LockError
+from sidecar.runlock import ConcurrencyLimit, LockError
 from sidecar.telemetry.log import logger
 
 CHECK_S: Final = 2.0
@@ -42,8 +42,8 @@ class RunLock:
         self._directory = directory
         self._waits = waits
         self._modules = modules
-        self._main = FlockSlots(directory, "main")
-        self._standby = FlockSlots(directory, "standby")
+        self._main = ConcurrencyLimit(directory, "main")
+        self._standby = ConcurrencyLimit(directory, "standby")
         self._checking = threading.Lock()
         self.has_standby = False
 
@@ -108,7 +108,7 @@ class RunLock:
     def _retake(self) -> None:
         """Take the lock of the new file before that of the old one ends, which wakes the standby."""
         usable_directory(self._directory)
-        taken = FlockSlots(self._directory, "main")
+        taken = ConcurrencyLimit(self._directory, "main")
         if taken.acquire() is None:
             raise LockError(f"{self._directory}: the lock file was replaced, and another sidecar holds its lock")
         self._main.release()

@@ -7,7 +7,7 @@ its own, ``health-arbiter-runlock``: see ``pyproject.toml`` beside this file.
 
 from __future__ import annotations
 
-from .concurrency import ConcurrencyLimit, WithStandby
-from .flock import FlockSlots, LockError
+from .concurrency import Lock, LockError, WithStandby
+from .flock import ConcurrencyLimit
 
-__all__ = ["ConcurrencyLimit", "FlockSlots", "LockError", "WithStandby"]
+__all__ = ["ConcurrencyLimit", "Lock", "LockError", "WithStandby"]

@@ -12,11 +12,12 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from . import durations
-from .concurrency import ConcurrencyLimit, WithStandby
-from .flock import LockError
+from .concurrency import LockError, WithStandby
+from .flock import ConcurrencyLimit
 from .options import contradictions
 
 if TYPE_CHECKING:
+    from .leases import Leases
     from .options import ExecOptions
     from .supervise import Signals
 
@@ -33,8 +34,8 @@ def execute(options: ExecOptions) -> int:
     if problems := contradictions(options):
         return _complain(EX_USAGE, *problems)
     try:
-        main_lock = _limit(options, options.name, options.max_procs)
-        standby_lock = _limit(options, f"{options.name}-standby", options.most_standbys or 1)
+        main_lock = _lock(options, options.name, options.max_procs)
+        standby_lock = _lock(options, f"{options.name}-standby", options.most_standbys or 1)
     except (ValueError, ImportError) as error:  # redis-py is optional
         return _complain(EX_USAGE, str(error))
     except OSError as error:
@@ -45,15 +46,16 @@ def execute(options: ExecOptions) -> int:
         return _complain(os.EX_CANTCREAT, str(error))
 
 
-def _limit(options: ExecOptions, name: str, max_procs: int) -> ConcurrencyLimit:
+def _lock(options: ExecOptions, name: str, max_procs: int) -> ConcurrencyLimit | Leases:
     if options.redis_file is None:
-        return ConcurrencyLimit(options.run_lock, name=name, max_procs=max_procs)
+        return ConcurrencyLimit(options.run_lock or "", name, max_procs)
+    from .leases import Leases  # noqa: PLC0415 - redis-py is optional
+
     # In a file, because every user can read the arguments, and the command inherits the environment.
-    url = options.redis_file.read_text().strip()
-    return ConcurrencyLimit(redis=url, name=name, max_procs=max_procs, ttl_s=options.ttl_s)
+    return Leases(options.redis_file.read_text().strip(), name, max_procs, ttl_s=options.ttl_s)
 
 
-def _run(options: ExecOptions, main_lock: ConcurrencyLimit, standby_lock: ConcurrencyLimit) -> int:
+def _run(options: ExecOptions, main_lock: ConcurrencyLimit | Leases, standby_lock: ConcurrencyLimit | Leases) -> int:
     if not options.most_standbys and main_lock.acquire() is None:
         return 0  # before anything else is loaded: most starts end here
     from . import supervise  # noqa: PLC0415 - as above
@@ -76,7 +78,7 @@ def _run(options: ExecOptions, main_lock: ConcurrencyLimit, standby_lock: Concur
             return _supervised(options, main_lock, signals)
 
 
-def _supervised(options: ExecOptions, lock: ConcurrencyLimit, signals: Signals) -> int:
+def _supervised(options: ExecOptions, lock: ConcurrencyLimit | Leases, signals: Signals) -> int:
     from . import supervise  # noqa: PLC0415 - as in _run
 
     chance = int.from_bytes(os.urandom(4)) / 2**32  # the module random would take 4 ms of each start

@@ -1,22 +1,23 @@
-"""Locks in files: a directory has a file for each slot, and the holder of the file's flock holds the slot.
+"""Locks in files: a directory has a file for each holder, who holds the file's flock.
 
 The kernel ties the lock to the open file, not to the process (flock(2)). It is free once the last descriptor is closed:
 SIGKILL frees it, a forked child keeps it as long as it lives, and an executed program does not get it (close-on-exec).
 So ``release`` closes the file: LOCK_UN would release the lock for all processes that share it. The files stay, because
-with a removed file two processes could hold the same slot.
+with a removed file two processes could hold the same lock.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import math
 import os
 import re
 import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from .concurrency import Lock, LockError
 
 MOUNTS: Final = Path("/proc/self/mountinfo")
 """The mount points of Linux, with the types of their file systems (proc(5))."""
@@ -29,92 +30,84 @@ _MODE: Final = 0o600
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-class LockError(Exception):
-    """It is unknown whether the lock is free; the text is a sentence for the operator."""
+class ConcurrencyLimit(Lock):
+    """One of the locks ``<name>.<id>.lock`` in ``directory``, with ids from 1 to ``max_procs``.
 
-
-class FlockSlots:
-    """One of the locks ``<name>.<slot>.lock`` in ``directory``, with slots from 1 to ``slots``.
-
-    Two objects in one process exclude each other like two processes. Raises ValueError for a wrong name or number. The
-    directory is made (0700) if it is missing, and checked, when a lock is first acquired.
+    The lock lasts as long as its process and the children that the process has forked. Two objects in one process
+    exclude each other like two processes. Raises ValueError for a wrong name or number. The directory is made (0700) if
+    it is missing, and checked, when a lock is first acquired.
     """
 
-    beat_within_s: Final = math.inf
-
-    def __init__(self, directory: Path, name: str, slots: int = 1, *, mounts: Path = MOUNTS) -> None:
+    def __init__(self, directory: Path | str, name: str = "main", max_procs: int = 1, *, mounts: Path = MOUNTS) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError("the name of a lock has letters, digits, _ . and -, at most 100")
-        if slots < 1:
-            raise ValueError("there must be at least one slot")
+        if max_procs < 1:
+            raise ValueError("a lock has at least one holder")
+        self.max_procs = max_procs
         self._directory = Path(directory)
         self._name = name
-        self._slots = slots
         self._mounts = mounts
         self._is_checked = False
-        self._slot: int | None = None
+        self._lock_id: int | None = None
         self._descriptor: int | None = None
 
     @property
     def is_held(self) -> bool:
-        """Whether this object holds a slot. Does not look at the files."""
+        """Whether this object holds the lock. Does not look at the files."""
         return self._descriptor is not None
 
     @property
-    def slot(self) -> int | None:
-        """The slot that is held."""
-        return self._slot
+    def lock_id(self) -> int | None:
+        """The id that is held."""
+        return self._lock_id
 
-    def path(self, slot: int) -> Path:
-        """Return the file of a slot. It contains the PID of its last holder, which may have ended."""
-        return self._directory / f"{self._name}.{slot}.lock"
+    def path(self, lock_id: int) -> Path:
+        """Return the file of an id. It contains the PID of its last holder, which may have ended."""
+        return self._directory / f"{self._name}.{lock_id}.lock"
 
     def fileno(self) -> int:
         """Return the descriptor of the lock: a process that inherits it holds the lock too. ValueError without one."""
         if self._descriptor is None:
-            raise ValueError("no slot is held")
+            raise ValueError("no lock is held")
         return self._descriptor
 
     def acquire(self) -> int | None:
-        """Take the first free slot without waiting, and return it or the held one; None if all are taken.
-
-        Raises LockError when the directory or a file in it cannot carry locks.
-        """
-        if self._slot is None:
+        """As ``Lock.acquire``. Raises LockError when the directory or a file in it cannot carry locks."""
+        if self._lock_id is None:
             if not self._is_checked:
                 _check_directory(self._directory, self._mounts)
                 self._is_checked = True
-            for slot in range(1, self._slots + 1):
-                descriptor = _locked(self.path(slot))
+            for lock_id in range(1, self.max_procs + 1):
+                descriptor = _locked(self.path(lock_id))
                 if descriptor is not None:
-                    self._slot, self._descriptor = slot, descriptor
+                    self._lock_id, self._descriptor = lock_id, descriptor
                     break
-        return self._slot
+        return self._lock_id
 
     def wait(self) -> int | None:
-        """Take the first slot as soon as its holder has ended, and return it: the kernel wakes this process.
+        """Take the first lock as soon as its holder has ended, and return it: the kernel wakes this process.
 
-        None if the file was removed meanwhile, by which no slot is held: wait again. Raises LockError as ``acquire``.
+        None if the file was removed meanwhile, by which no lock is held: wait again. Raises LockError as ``acquire``.
         """
         if self.acquire() is None:
             descriptor = _locked(self.path(1), waits=True)
             if descriptor is not None:
-                self._slot, self._descriptor = 1, descriptor
-        return self._slot
+                self._lock_id, self._descriptor = 1, descriptor
+        return self._lock_id
 
     def heartbeat(self) -> bool:
         """Return whether the lock is still held. Releases it once its file was removed or replaced."""
-        if self._slot is not None and not self.is_in_place():
+        if self._lock_id is not None and not self.is_in_place():
             self.release()
         return self.is_held
 
     def is_in_place(self) -> bool:
         """Whether other processes find the file of the lock. Reads the disk."""
-        return self._slot is not None and _is_at(self.fileno(), self.path(self._slot))
+        return self._lock_id is not None and _is_at(self.fileno(), self.path(self._lock_id))
 
     def release(self) -> None:
         """Close the file. A child that was forked meanwhile keeps the lock."""
-        descriptor, self._descriptor, self._slot = self._descriptor, None, None
+        descriptor, self._descriptor, self._lock_id = self._descriptor, None, None
         if descriptor is not None:
             os.close(descriptor)
 

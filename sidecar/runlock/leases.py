@@ -26,7 +26,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from .flock import LockError
+from .concurrency import Lock, LockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,8 +73,11 @@ class _Lease:
         return not self.is_lost
 
 
-class Leases:
-    """One of ``slots`` leases of the lock ``name`` in Redis, each for ``ttl_s`` seconds from its last heartbeat.
+class Leases(Lock):
+    """One of ``max_procs`` leases of the lock ``name`` in Redis, each for ``ttl_s`` seconds from its last heartbeat.
+
+    Its holder calls ``heartbeat()`` more often than every ``beat_within_s`` seconds, and checks ``is_held`` before each
+    piece of work.
 
     ``server`` is a URL (``redis://``, ``rediss://``, ``unix://`` or ``redis+sentinel://hosts/master``) or a client with
     a ``socket_timeout``. With a URL each answer may take ``timeout_s`` seconds, by default a tenth of the ttl and at
@@ -84,8 +87,8 @@ class Leases:
     def __init__(
         self,
         server: Any,
-        name: str,
-        slots: int = 1,
+        name: str = "main",
+        max_procs: int = 1,
         *,
         ttl_s: float = 30.0,
         timeout_s: float | None = None,
@@ -93,12 +96,12 @@ class Leases:
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError("the name of a lock has visible ASCII characters, at most 200")
-        if slots < 1:
-            raise ValueError("there must be at least one slot")
+        if max_procs < 1:
+            raise ValueError("a lock has at least one holder")
         if not _MIN_TTL_S <= ttl_s <= 86_400:  # noqa: PLR2004 - a day
             raise ValueError("ttl_s has to be between 0.1 s and a day")
         self._key = f"health-arbiter:lock:{{{name}}}"
-        self._slots = slots
+        self.max_procs = max_procs
         self._ttl_s = ttl_s
         self._clock = clock or _now
         self._owns_client = isinstance(server, str)
@@ -117,19 +120,12 @@ class Leases:
         return self._lease is not None and self._lease.lasts(self._clock())
 
     @property
-    def slot(self) -> int | None:
-        """The slot of the lease, from 1, held or lost; None without a lease."""
-        return self._lease.slot if self._lease else None
-
-    def fileno(self) -> int:
-        """Raise ValueError: a lease has no descriptor."""
-        raise ValueError("a lease has no descriptor that could be inherited")
+    def lock_id(self) -> int | None:
+        """The id of the lease, while it is held."""
+        return self._lease.slot if self._lease and self.is_held else None
 
     def acquire(self) -> int | None:
-        """Take the first free slot and return it, or the held one; None if all are taken.
-
-        Raises LockError if Redis does not answer, or answers too late.
-        """
+        """As ``Lock.acquire``. Raises LockError if Redis does not answer, or answers too late."""
         if self._lease and self.is_held:
             return self._lease.slot
         self._lease = None
@@ -180,7 +176,7 @@ class Leases:
             self._ask("release", lease.word)
 
     def _ask(self, order: str, word: str) -> int:
-        arguments = [order, word, round(self._ttl_s * 1e6), self._slots]
+        arguments = [order, word, round(self._ttl_s * 1e6), self.max_procs]
         try:
             return int(self._script(keys=[self._key], args=arguments))
         except Disconnected:

@@ -14,10 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
+from .flock import ConcurrencyLimit
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .concurrency import ConcurrencyLimit
+    from .leases import Leases
     from .options import ExecOptions, Life
 
 _STOPPING: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
@@ -78,7 +80,7 @@ class End(NamedTuple):
 class Supervisor:
     """Runs the command of ``options`` while ``lock`` is held; ends it with its life, with the lock, or at a signal."""
 
-    def __init__(self, options: ExecOptions, lock: ConcurrencyLimit, signals: Signals, life: Life) -> None:
+    def __init__(self, options: ExecOptions, lock: ConcurrencyLimit | Leases, signals: Signals, life: Life) -> None:
         self._options = options
         self._lock = lock
         self._signals = signals
@@ -104,11 +106,13 @@ class Supervisor:
     def _started(self) -> subprocess.Popen[bytes]:
         # The command dies with this process, even by SIGKILL, but the command's children do not. So it inherits the
         # lock: as long as any part of it runs, no other main does.
+        lock = self._lock if self._options.inherit_lock else None
+        inherited = [lock.fileno()] if isinstance(lock, ConcurrencyLimit) else []
         return subprocess.Popen(  # noqa: S603 - the operator's own command line
             self._options.command,
             env=os.environ
             | {"HEALTH_ARBITER_SLOT": str(self._lock.lock_id), "HEALTH_ARBITER_SLOTS": str(self._lock.max_procs)},
-            pass_fds=[self._lock.fileno()] if self._options.inherit_lock and not self._options.redis_file else [],
+            pass_fds=inherited,
             process_group=0,
             preexec_fn=_dying_with_parent(self._signals),  # noqa: PLW1509 - this process has no threads
         )

@@ -20,7 +20,7 @@ from harness.waiting import eventually, wait_for
 from sidecar.app import daemon, run_lock
 from sidecar.app.run_lock import RunLock
 from sidecar.config.load import load
-from sidecar.runlock.flock import FlockSlots, LockError
+from sidecar.runlock import ConcurrencyLimit, LockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ def _standby(directory: Path, main: RunLock) -> Iterator[Standby]:
 
 
 def _is_free(directory: Path, name: str = "main") -> bool:
-    probe = FlockSlots(directory, name)
+    probe = ConcurrencyLimit(directory, name)
     is_free = probe.acquire() is not None
     probe.release()
     return is_free
@@ -125,7 +125,7 @@ def test_third_is_not_needed(directory: Path, main: RunLock, caplog: pytest.LogC
 
 def test_sidecar_is_not_turned_away_by_a_check_of_the_main(directory: Path, main: RunLock) -> None:
     main.release()
-    held = FlockSlots(directory, "standby")
+    held = ConcurrencyLimit(directory, "standby")
     assert held.acquire()
     later = Standby(directory)
     held.release()
@@ -139,7 +139,7 @@ def test_sidecar_is_not_turned_away_by_a_check_of_the_main(directory: Path, main
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_main_knows_whether_it_has_a_standby(directory: Path, main: RunLock, *, is_there: bool) -> None:
-    held = FlockSlots(directory, "standby")
+    held = ConcurrencyLimit(directory, "standby")
     if is_there:
         assert held.acquire()
     main.has_standby = not is_there
@@ -197,7 +197,7 @@ def test_lock_that_another_sidecar_has_by_now_is_a_failure_that_is_tried_again(
 ) -> None:
     monkeypatch.setattr(run_lock, "CHECK_S", 0.01)
     (directory / "main.1.lock").unlink()
-    other = FlockSlots(directory, "main")
+    other = ConcurrencyLimit(directory, "main")
     assert other.acquire()
     failures = _kept(main, lambda: False)
     assert "another sidecar holds its lock" in str(failures[0])

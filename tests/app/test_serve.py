@@ -20,7 +20,7 @@ from sidecar.config.rollout import ALONE
 from sidecar.controller import journal
 from sidecar.controller.ledger import Ledger
 from sidecar.core.types import AppListening, Fleet, State, Unknown
-from sidecar.runlock.flock import FlockSlots
+from sidecar.runlock import ConcurrencyLimit
 from sidecar.server import local_server
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ async def test_end_is_told_to_the_fleet_and_then_everything_is_closed(
 async def test_sidecar_whose_standby_waits_ends_at_once_and_reports_no_end(
     start: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    lock, standby = RunLock(tmp_path, waits=True), FlockSlots(tmp_path, "standby")
+    lock, standby = RunLock(tmp_path, waits=True), ConcurrencyLimit(tmp_path, "standby")
     assert lock.acquire()
     assert standby.acquire()
     async with start(lock=lock, stop_drain="1h", state_dir=str(tmp_path)) as one:
@@ -180,7 +180,7 @@ async def test_sidecar_whose_standby_waits_ends_at_once_and_reports_no_end(
         assert await asyncio.wait_for(one.ended, 60) == 0
         assert beats == []
         assert "stopping" not in caplog.messages
-        assert FlockSlots(tmp_path, "main").acquire() == 1, "the standby can take it"
+        assert ConcurrencyLimit(tmp_path, "main").acquire() == 1, "the standby can take it"
     standby.release()
 
 

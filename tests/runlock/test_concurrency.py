@@ -50,16 +50,6 @@ def test_block_gives_the_first_free_id_or_none_and_ends_the_lock_also_by_an_exce
     assert [limit.is_held for limit in limits] == [False] * 3
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [{}, {"path": "/tmp", "redis": "redis://x"}, {"path": "/tmp", "max_procs": 0}, {"path": "/tmp", "name": "../x"}],
-    ids=["nowhere", "in two places", "nobody", "a path as a name"],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"lock|slot"):
-        ConcurrencyLimit(**arguments)  # type: ignore[arg-type]  # the rows are wrong on purpose
-
-
 # -- the standby ----------------------------------------------------------------------------------------------------
 
 

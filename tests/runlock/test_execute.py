@@ -18,6 +18,7 @@ from harness.redis_server import RedisServer
 from harness.waiting import wait_for
 from sidecar.cli.main import main
 from sidecar.runlock import ConcurrencyLimit, LockError
+from sidecar.runlock.leases import Leases
 
 ROOT = Path(__file__).parents[2]
 
@@ -272,7 +273,7 @@ def test_locks_of_many_machines_are_in_redis(start: Start, tmp_path: Path, redis
     (tmp_path / "url").write_text(f"{redis_server.url}\n")
     options = "--redis-file url --name many --ttl 60s"
     # A server that has just started gives nothing away for half a ttl.
-    limit = ConcurrencyLimit(redis=redis_server.url, name="many", ttl_s=0.5, timeout_s=10)
+    limit = Leases(redis_server.url, name="many", ttl_s=0.5, timeout_s=10)
     wait_for(lambda: _had(limit), timeout_s=60, what="the server gives a lock away")
     limit.release()
     process = start(options, f"echo $HEALTH_ARBITER_SLOT of $HEALTH_ARBITER_SLOTS; {HOLD}")
@@ -284,7 +285,7 @@ def test_locks_of_many_machines_are_in_redis(start: Start, tmp_path: Path, redis
     assert error == "health-arbiter exec: the lock was lost: Redis did not renew it\n"
 
 
-def _had(limit: ConcurrencyLimit) -> bool:
+def _had(limit: Leases) -> bool:
     try:
         return limit.acquire() is not None
     except LockError:

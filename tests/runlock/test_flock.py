@@ -15,20 +15,21 @@ from pathlib import Path
 import pytest
 
 from harness.waiting import wait_for
-from sidecar.runlock.flock import FlockSlots, LockError, file_system
+from sidecar.runlock import ConcurrencyLimit, LockError
+from sidecar.runlock.flock import file_system
 
 _HOLD = """
 import sys, time
 from pathlib import Path
-from sidecar.runlock.flock import FlockSlots
-slots = FlockSlots(Path(sys.argv[1]), "main")
+from sidecar.runlock.flock import ConcurrencyLimit
+slots = ConcurrencyLimit(Path(sys.argv[1]), "main")
 print(slots.acquire(), flush=True)
 """
 _WAIT = "sys.stdin.read()\n"
 
 
-def slots(directory: Path, count: int = 1, name: str = "main") -> FlockSlots:
-    return FlockSlots(directory, name, count)
+def slots(directory: Path, count: int = 1, name: str = "main") -> ConcurrencyLimit:
+    return ConcurrencyLimit(directory, name, count)
 
 
 def is_free(directory: Path) -> bool:
@@ -154,7 +155,7 @@ def test_a_lock_whose_file_is_gone_is_lost_at_the_next_heartbeat(tmp_path: Path,
     mine.path(1).unlink()
     if replaced:
         mine.path(1).touch()
-    assert (mine.heartbeat(), mine.is_held, mine.slot) == (False, False, None)
+    assert (mine.heartbeat(), mine.is_held, mine.lock_id) == (False, False, None)
     assert mine.acquire() == 1
     mine.release()
 
@@ -191,10 +192,12 @@ def test_unusable_place_is_named_with_the_reason(tmp_path: Path, prepare: str, p
     assert str(tmp_path) in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", ".a", "a\n", "a" * 101], ids=repr)
-def test_a_name_that_is_no_file_name_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="name of a lock"):
-        FlockSlots(tmp_path, name, 1)
+@pytest.mark.parametrize(
+    ("name", "max_procs"), [("", 1), ("a/b", 1), (".a", 1), ("a\n", 1), ("a" * 101, 1), ("a", 0)], ids=repr
+)
+def test_wrong_arguments_are_refused(tmp_path: Path, name: str, max_procs: int) -> None:
+    with pytest.raises(ValueError, match="lock"):
+        ConcurrencyLimit(tmp_path, name, max_procs)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +212,7 @@ def test_network_file_system_is_refused_by_name(tmp_path: Path, kind: str, mount
         f"2 1 {os.major(device)}:{os.minor(device)} / /a\\040b rw shared:1 - {kind} a rw",
     )
     mounts.write_text("\n".join([*rows, "", "odd"]))
-    held = FlockSlots(tmp_path, "main", 1, mounts=mounts)
+    held = ConcurrencyLimit(tmp_path, "main", 1, mounts=mounts)
     if is_refused:
         with pytest.raises(LockError, match=f"is on {kind}"):
             held.acquire()

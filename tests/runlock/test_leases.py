@@ -22,7 +22,8 @@ from harness.children import Children, StartRedis
 from harness.redis_server import RedisServer
 from harness.sentinels import SentinelSetup
 from harness.waiting import wait_for
-from sidecar.runlock import ConcurrencyLimit, LockError, WithStandby
+from sidecar.runlock import LockError, WithStandby
+from sidecar.runlock.leases import Leases
 
 TTL_S = 3.0
 OURS_S = 0.4 * TTL_S
@@ -48,15 +49,15 @@ def aged(faketime_redis: RedisServer) -> RedisServer:
 
 def started(server: RedisServer, name: str = "main") -> None:
     """Let the lock be known there: a server that has just started gives nothing away before half a ttl is over."""
-    limit = ConcurrencyLimit(redis=server.url, name=name, ttl_s=0.5, timeout_s=PATIENCE_S)
+    limit = Leases(server.url, name=name, ttl_s=0.5, timeout_s=PATIENCE_S)
     acquired(limit)
     limit.release()
 
 
 @contextmanager
-def limits(server: RedisServer, count: int, **options: Any) -> Iterator[list[ConcurrencyLimit]]:
+def limits(server: RedisServer, count: int, **options: Any) -> Iterator[list[Leases]]:
     given = {"ttl_s": TTL_S, "timeout_s": PATIENCE_S} | options
-    made = [ConcurrencyLimit(redis=server.url, **given) for _ in range(count)]
+    made = [Leases(server.url, **given) for _ in range(count)]
     try:
         yield made
     finally:
@@ -64,7 +65,7 @@ def limits(server: RedisServer, count: int, **options: Any) -> Iterator[list[Con
             limit.release()
 
 
-def acquired(limit: ConcurrencyLimit, within_s: float = 20.0) -> None:
+def acquired(limit: Leases, within_s: float = 20.0) -> None:
     """Wait for it, polled as a standby does; what Redis cannot tell counts as no."""
 
     def has() -> bool:
@@ -151,7 +152,7 @@ def test_unused_lock_expires(server: RedisServer) -> None:
 
 def test_a_client_of_the_app_is_used_and_left_open(server: RedisServer) -> None:
     with redis.Redis.from_url(server.url, socket_timeout=PATIENCE_S, retry=Retry(NoBackoff(), 0)) as client:
-        limit = ConcurrencyLimit(redis=client, ttl_s=LONG_S)
+        limit = Leases(client, ttl_s=LONG_S)
         with limit as lock_id:
             assert (lock_id, limit.heartbeat()) == (1, True)
         assert client.ping()
@@ -166,7 +167,7 @@ def _page_user() -> list[str]:
 def test_the_user_of_the_page_may_do_all_that_it_takes(server: RedisServer) -> None:
     server.cli(*_page_user())
     url = server.url.replace("redis://", "redis://locks:SECRET@")
-    limit = ConcurrencyLimit(redis=url, ttl_s=LONG_S, timeout_s=PATIENCE_S)
+    limit = Leases(url, ttl_s=LONG_S, timeout_s=PATIENCE_S)
     with limit as lock_id:
         assert (lock_id, limit.heartbeat()) == (1, True)
     with limits(server, 1, ttl_s=LONG_S) as (other,):
@@ -188,7 +189,7 @@ def test_the_user_of_the_page_may_do_all_that_it_takes(server: RedisServer) -> N
 )
 def test_wrong_url_is_refused_and_not_repeated(url: str, said: str) -> None:
     with pytest.raises(ValueError, match=said) as raised:
-        ConcurrencyLimit(redis=url)
+        Leases(url)
     assert "secret" not in str(raised.value)
 
 
@@ -199,15 +200,15 @@ def test_wrong_url_is_refused_and_not_repeated(url: str, said: str) -> None:
 )
 def test_client_that_cannot_carry_leases_is_refused(client: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        ConcurrencyLimit(redis=client)
+        Leases(client)
 
 
 @pytest.mark.parametrize(
     "options", [{"ttl_s": 0.01}, {"ttl_s": 1e6}, {"max_procs": 0}, {"name": ""}, {"name": "a b"}], ids=str
 )
 def test_wrong_arguments_of_a_lease_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"ttl_s|slot|name"):
-        ConcurrencyLimit(redis="redis://127.0.0.1", **options)
+    with pytest.raises(ValueError, match=r"ttl_s|holder|name"):
+        Leases("redis://127.0.0.1", **options)
 
 
 def test_without_a_server_acquire_raises_a_lock_error(server: RedisServer) -> None:
@@ -253,7 +254,7 @@ def test_an_answer_that_comes_after_the_end_does_not_count(server: RedisServer) 
     clock = Clock()
     with limits(server, 1, clock=clock) as (limit,):
         limit.acquire()
-        limit._slots._clock = Slow()  # type: ignore[union-attr]
+        limit._clock = Slow()
         assert [limit.heartbeat() for _ in range(2)] == [False, False]
         assert not limit.is_held
 
@@ -342,7 +343,7 @@ def test_a_failover_makes_no_second_holder(start_redis: StartRedis, children: Ch
     watched = SentinelSetup(start_redis, children)
     started(watched.master)
     wait_for(lambda: watched.replica.cli("EXISTS", KEY), timeout_s=60, what="the replica knows the lock")
-    first, second = (ConcurrencyLimit(redis=watched.url, ttl_s=5, timeout_s=1.5) for _ in range(2))
+    first, second = (Leases(watched.url, ttl_s=5, timeout_s=1.5) for _ in range(2))
     if not is_known:
         watched.replica.pause()
     acquired(first)
@@ -360,10 +361,11 @@ def test_holders_of_many_processes_never_overlap(server: RedisServer) -> None:
     """After a release, a loss or a long sleep: a process that claims to hold does so within one lease of its own."""
     program = (
         "import sys, time, random\n"
-        "from sidecar.runlock import ConcurrencyLimit, LockError\n"
+        "from sidecar.runlock import LockError\n"
+        "from sidecar.runlock.leases import Leases\n"
         "_, url, me = sys.argv\n"
         "chance, lease, told = random.Random(int(me)), 0, set()\n"
-        "def made(): return ConcurrencyLimit(redis=url, ttl_s=0.4, max_procs=2, timeout_s=5)\n"
+        "def made(): return Leases(url, ttl_s=0.4, max_procs=2, timeout_s=5)\n"
         "def acquired():\n"
         "    try: return limit.acquire()\n"
         "    except LockError: return None\n"  # it came too late to be used
