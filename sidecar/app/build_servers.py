@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -28,15 +28,15 @@ from sidecar.net.token_file import Token
 from sidecar.server import health
 from sidecar.server.admin import AdminApi
 from sidecar.server.agent_check import AgentCheck
-from sidecar.server.ledger_api import LedgerApi
+from sidecar.server.ledger_api import get_events
 from sidecar.server.listeners import Listeners
 from sidecar.server.local_server import LocalServer
 from sidecar.server.overrides import OverridesApi
+from sidecar.server.page import status_page
 from sidecar.server.page.page_state import PageSources, PageState
-from sidecar.server.page.status_page import StatusPage
 from sidecar.server.public import PublicServer
 from sidecar.server.public_pages import MetricsPage, public_pages
-from sidecar.server.report_watch import ReportWatch
+from sidecar.server.report_watch import get_watch
 from sidecar.server.request_check import RequestCheck
 from sidecar.server.why import Why, WhyIdentity, WhySources
 from sidecar.telemetry.log import logger
@@ -234,7 +234,7 @@ def _routes(sidecar: Sidecar, why: Why, closing: asyncio.Event) -> tuple[web.Rou
         sidecar.controller.inbox.put, instance=config.identity.instance, limit_s=limit_s, log=logger.warning
     )
     sidecar.observers.steps.append(overrides.notice)
-    ledger = LedgerApi(
+    events = get_events(
         sidecar.budget.entries,
         sidecar.ledger.local,
         settled=sidecar.ledger.settled,
@@ -244,9 +244,9 @@ def _routes(sidecar: Sidecar, why: Why, closing: asyncio.Event) -> tuple[web.Rou
     )
     remote = {
         **admin,
-        **ledger.routes(),
-        **_page(sidecar, why, limit_s, admin["/hold"]).routes(),
-        "/watch": {"GET": ReportWatch(sidecar.report_tap).get},
+        **_page(sidecar, why, limit_s, admin["/hold"]),
+        "/events": {"GET": events},
+        "/watch": {"GET": get_watch(sidecar.report_tap)},
         "/why": {"GET": why.get_local},
     }
     reports = report_api.routes(
@@ -288,7 +288,7 @@ def _own(sidecar: Sidecar) -> About:
     return sidecar.describe(sidecar.snapshot())
 
 
-def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Any) -> StatusPage:
+def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Mapping[str, web.Handler]) -> web.Routes:
     config = sidecar.config
     server = config.server
     sources = PageSources(
@@ -307,7 +307,7 @@ def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Any) -> StatusPage
     state = PageState(
         config.judging, config.budget, sources, limit_s=limit_s, on_failure=partial(sidecar.observers.failed, "page")
     )
-    return StatusPage(state, orders)
+    return status_page.routes(state, orders)
 
 
 def _identity(config: Config, *names: str) -> dict[str, Any]:

@@ -41,51 +41,27 @@ class LedgerQuery(NamedTuple):
     most: int = MOST
 
 
-class LedgerApi:
+def get_events(
+    stored: Stored,
+    local: Callable[[float], Sequence[Entry]],
+    *,
+    settled: Callable[[], Awaitable[None]],
+    identity: Mapping[str, Any],
+    wall: Callable[[], float],
+    limit_s: float,
+) -> web.Handler:
     """Answers with the store's entries, or with those of ``local`` while the store does not answer.
 
     ``settled`` waits until this sidecar's own entries are in the store. ``local(since)`` takes a Unix second. The
     answer also has ``identity`` (service, instance, mode, enforced percent).
     """
 
-    def __init__(
-        self,
-        stored: Stored,
-        local: Callable[[float], Sequence[Entry]],
-        *,
-        settled: Callable[[], Awaitable[None]],
-        identity: Mapping[str, Any],
-        wall: Callable[[], float],
-        limit_s: float,
-    ) -> None:
-        self._stored = stored
-        self._local = local
-        self._settled = settled
-        self._identity = identity
-        self._wall = wall
-        self._limit_s = limit_s
-
-    def routes(self) -> web.Routes:
-        """Routes of the local listener."""
-        return {"/events": {"GET": self.get}}
-
-    async def get(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One page of entries, in the order of their arrival; the next page is ``after`` the last id."""
-        query = LedgerQuery(**read_pairs(request.query.items(), _READERS))
-        since = self._wall() - query.since_s
-        answer = await unknown_replies.within(self._limit_s, self._read(since, query))
-        is_stored = not isinstance(answer, Unknown)
-        entries = self._local(since)[-query.most :] if isinstance(answer, Unknown) else answer
-        store = {"stored": is_stored, **unknown_replies.fields(answer)}
-        fields = {**self._identity, "events": map(_fields, entries), **store}
-        return await long_answer.respond(request, await long_answer.written(fields))
-
-    async def _read(self, since: float, query: LedgerQuery) -> Sequence[Entry] | Unknown:
+    async def read(since: float, query: LedgerQuery) -> Sequence[Entry] | Unknown:
         entries, characters = list[Entry](), 0
-        await self._settled()
+        await settled()
         while (left := query.most - len(entries)) > 0 and characters < MOST_CHARACTERS:
             after = entries[-1].id if entries else query.after
-            some = await self._stored(since, after, min(AT_ONCE, left))
+            some = await stored(since, after, min(AT_ONCE, left))
             if isinstance(some, Unknown):
                 return some
             if not some:
@@ -93,6 +69,18 @@ class LedgerApi:
             entries += some
             characters += sum(len(entry.detail) for entry in some)
         return entries
+
+    async def get(request: web.BaseRequest) -> web.StreamResponse:
+        """One page of entries, in the order of their arrival; the next page is ``after`` the last id."""
+        query = LedgerQuery(**read_pairs(request.query.items(), _READERS))
+        since = wall() - query.since_s
+        answer = await unknown_replies.within(limit_s, read(since, query))
+        is_stored = not isinstance(answer, Unknown)
+        entries = local(since)[-query.most :] if isinstance(answer, Unknown) else answer
+        fields = {**identity, "events": map(_fields, entries), "stored": is_stored, **unknown_replies.fields(answer)}
+        return await long_answer.respond(request, await long_answer.written(fields))
+
+    return get
 
 
 def _since(value: object) -> float:

@@ -23,21 +23,20 @@ Row = dict[str, Any]
 """A row: ``at`` (Unix seconds), ``source``, ``what``, and the fields of that kind of report."""
 
 
-class ReportWatch:
+def get_watch(tap: ReportTap) -> web.Handler:
     """Answers with the reports of ``tap``."""
 
-    def __init__(self, tap: ReportTap) -> None:
-        self._tap = tap
-
-    async def get(self, request: web.BaseRequest) -> web.Response:
+    async def get(request: web.BaseRequest) -> web.Response:
         """The rows behind the number ``after``, the number for the next request, and how many reports are left out."""
         after = request.query.get("after")
         if after is not None and not _NUMBER.fullmatch(after):
             raise web.HttpError(HTTPStatus.BAD_REQUEST, "query", "after: takes the number of the answer before")
         start = None if after is None else int(after)
-        count, noted = self._tap.watch(start)
+        count, noted = tap.watch(start)
         left_out = 0 if start is None else max(0, count - start - len(noted))
         return web.json_response({"next": count, "reports": rows(noted), "left_out": left_out})
+
+    return get
 
 
 def rows(noted: Iterable[Noted]) -> list[Row]:

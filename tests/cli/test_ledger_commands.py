@@ -21,7 +21,7 @@ from sidecar.cli.asking_options import Asking
 from sidecar.cli.ledger_reader import LedgerReader
 from sidecar.config.load import load
 from sidecar.core.types import US_PER_S, Entry, Unknown
-from sidecar.server.ledger_api import LedgerApi
+from sidecar.server.ledger_api import get_events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -60,10 +60,10 @@ class LedgerServer:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         settled = partial(asyncio.sleep, 0)
-        api = LedgerApi(
+        events = get_events(
             self.stored, lambda _since: self.local, settled=settled, identity=IDENTITY, wall=time.time, limit_s=30
         )
-        async with serving(api.routes(), Observed()) as listener:
+        async with serving({"/events": {"GET": events}}, Observed()) as listener:
             self.address = listener.addresses[0]
             yield
 

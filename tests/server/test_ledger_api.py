@@ -12,10 +12,12 @@ from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get
 from sidecar.core.explain import reasons
 from sidecar.core.types import Entry, Unknown
-from sidecar.server.ledger_api import LedgerApi
+from sidecar.server.ledger_api import get_events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from sidecar.net import web
 
 NOW_S = 1_700_000_000.0
 IDENTITY = {"service": "web", "instance": "a", "mode": "enforce"}
@@ -68,10 +70,11 @@ class LedgerRig:
     async def settled(self) -> None:
         self.was_settled = not self.asked
 
-    def events(self) -> LedgerApi:
-        return LedgerApi(
+    def routes(self) -> web.Routes:
+        events = get_events(
             self.stored, self.kept, settled=self.settled, identity=IDENTITY, wall=lambda: NOW_S, limit_s=0.1
         )
+        return {"/events": {"GET": events}}
 
 
 @pytest.fixture
@@ -82,7 +85,7 @@ def rig() -> LedgerRig:
 @pytest.fixture
 async def wire(rig: LedgerRig) -> AsyncIterator[RawConnection]:
     observed = Observed()
-    async with serving(rig.events().routes(), observed) as listener, await RawConnection.to(listener) as wire:
+    async with serving(rig.routes(), observed) as listener, await RawConnection.to(listener) as wire:
         yield wire
     assert observed.failures == []
 

@@ -24,9 +24,9 @@ from sidecar.core.types import US_PER_S, Entry, Fleet, Presence, State
 from sidecar.net import web
 from sidecar.server import long_answer
 from sidecar.server.admin import AdminApi
-from sidecar.server.ledger_api import LedgerApi
+from sidecar.server.ledger_api import get_events
+from sidecar.server.page import status_page
 from sidecar.server.page.page_state import PageSources, PageState
-from sidecar.server.page.status_page import StatusPage
 from sidecar.store.budget import FleetBudget
 
 CROWD = 2000
@@ -88,7 +88,7 @@ async def _routes(observed: Observed) -> web.Routes:
         log=lambda _: None,
         record=lambda _: None,
     )
-    ledger = LedgerApi(
+    events = get_events(
         budget.entries, lambda _: [], settled=partial(asyncio.sleep, 0), identity={}, wall=lambda: NOW_S, limit_s=60.0
     )
     sources = PageSources(
@@ -96,8 +96,7 @@ async def _routes(observed: Observed) -> web.Routes:
         *(lambda: None, lambda: 0.0, lambda: [0] * 60, lambda _: ()),
     )
     state = PageState(JudgingConfig(), BudgetConfig(), sources, limit_s=60.0, on_failure=observed.failures.append)
-    page = StatusPage(state, {})
-    return {**admin.routes(), **ledger.routes(), **page.routes()}
+    return {**admin.routes(), "/events": {"GET": events}, **status_page.routes(state, {})}
 
 
 @pytest.mark.parametrize("path", ["/fleet", "/events?since=0", "/page/state"])

@@ -12,7 +12,7 @@ from harness.raw_http import Observed, RawConnection, get
 from sidecar.core.types import AppExited, ErrorReport, Heartbeat, Results, Sample
 from sidecar.inputs import report_tap
 from sidecar.inputs.report_tap import MOST, ReportTap
-from sidecar.server.report_watch import ReportWatch
+from sidecar.server.report_watch import get_watch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ async def tap() -> ReportTap:
 @pytest.fixture
 async def wire(tap: ReportTap) -> AsyncIterator[RawConnection]:
     async with (
-        serving({"/watch": {"GET": ReportWatch(tap).get}}, Observed()) as server,
+        serving({"/watch": {"GET": get_watch(tap)}}, Observed()) as server,
         await RawConnection.to(server) as wire,
     ):
         yield wire

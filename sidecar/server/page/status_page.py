@@ -38,37 +38,31 @@ FILES: Final = {
 }
 
 
-class StatusPage:
-    """The page over ``state``. ``orders``: handlers of POST and DELETE of a hold."""
+def routes(state: PageState, orders: Mapping[str, web.Handler]) -> web.Routes:
+    """Routes of a listener: the page over ``state``. ``orders``: handlers of POST and DELETE of a hold."""
 
-    def __init__(self, state: PageState, orders: Mapping[str, web.Handler]) -> None:
-        self._state = state
-        self._orders = orders
-
-    def routes(self) -> web.Routes:
-        """Routes of a listener."""
-        return {
-            "/": {"GET": get_root},
-            **{path: {"GET": _file(*file)} for path, file in FILES.items()},
-            "/page/state": {"GET": self.get_state},
-            "/page/hold": {method: self._with_secret(order) for method, order in self._orders.items()},
-        }
-
-    async def get_state(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def get_state(request: web.BaseRequest) -> web.StreamResponse:
         """Everything that the page shows."""
-        return await long_answer.respond(request, await self._state.document(), headers=HEADERS)
+        return await long_answer.respond(request, await state.document(), headers=HEADERS)
 
-    def _with_secret(self, order: web.Handler) -> web.Handler:
+    def with_secret(order: web.Handler) -> web.Handler:
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
             given = request.headers.get(CSRF, "")
-            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._state.csrf.encode()):
+            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), state.csrf.encode()):
                 sentence = f"{CSRF}: is not csrf of the present state, read it again"
                 raise web.HttpError(HTTPStatus.FORBIDDEN, "csrf", sentence)
             response = await order(request)
-            self._state.hurry()
+            state.hurry()
             return response
 
         return handle
+
+    return {
+        "/": {"GET": get_root},
+        **{path: {"GET": _file(*file)} for path, file in FILES.items()},
+        "/page/state": {"GET": get_state},
+        "/page/hold": {method: with_secret(order) for method, order in orders.items()},
+    }
 
 
 async def get_root(_request: web.BaseRequest) -> web.Response:

@@ -12,7 +12,7 @@ from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get, post
 from sidecar.net import web
 from sidecar.server.page import status_page
-from sidecar.server.page.status_page import CSRF, FILES, POLICY, StatusPage
+from sidecar.server.page.status_page import CSRF, FILES, POLICY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,8 +29,7 @@ class Board:
     def __init__(self) -> None:
         self.orders: list[str] = []
         self.hurried = 0
-        orders = dict.fromkeys(("POST", "DELETE"), self._order)
-        self.page = StatusPage(cast("Any", self), orders)
+        self.routes = status_page.routes(cast("Any", self), dict.fromkeys(("POST", "DELETE"), self._order))
 
     async def document(self) -> list[bytes]:
         return [b'{"csrf": "csrf-', b'word"}']
@@ -50,7 +49,7 @@ def board() -> Board:
 
 @pytest.fixture
 async def wire(board: Board) -> AsyncIterator[RawConnection]:
-    async with serving(board.page.routes(), Observed()) as server, await RawConnection.to(server) as wire:
+    async with serving(board.routes, Observed()) as server, await RawConnection.to(server) as wire:
         yield wire
 
 
