@@ -208,7 +208,7 @@ async def _controller(
         known_kinds=[kind for kind, _ in rules.kind_limits],
         ignored_kinds=kinds.ignored(config.judging.kind_limits),
     )
-    weight = Weight(floor=FLOOR if config.weight.weight == "on" else FULL)
+    weight = Weight(floor=FLOOR if config.culling.weight == "on" else FULL)
     container, ids = await _container(config.identity.app, journal, rules)
     return Controller(
         container,
@@ -244,7 +244,7 @@ async def _container(app: str, journal: Journal, rules: Policy) -> tuple[Contain
 def _hook_and_actuator(
     config: Config, metrics: Metrics, observers: Observers, leave: Callable[[], None]
 ) -> tuple[Hook | None, Actuator | None]:
-    if not config.hook.cull_hook and config.action.action == "check":
+    if not config.culling.cull_hook and config.action.action == "check":
         return None, None
     from sidecar.app import build_action  # noqa: PLC0415 - see above
 

@@ -30,9 +30,9 @@ HOOK_TIMEOUT_S: Final = 30.0
 
 def hook(config: Config, observers: Observers) -> Hook | None:
     """Build the part that captures evidence before a cull, if there is a program for it."""
-    if not config.hook.cull_hook:
+    if not config.culling.cull_hook:
         return None
-    path = str(Path(config.hook.cull_hook).absolute())  # it runs in another directory
+    path = str(Path(config.culling.cull_hook).absolute())  # it runs in another directory
     timeout_s = min(HOOK_TIMEOUT_S, config.judging.error_window / 2)  # or the errors are forgotten before the cull
     return Hook(path, timeout_s, config.identity.service, partial(observers.failed, "hook"))
 

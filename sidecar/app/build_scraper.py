@@ -17,7 +17,7 @@ from sidecar.inputs.series_selection import SeriesSelection
 from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
-    from sidecar.config.settings import JudgingConfig, ScrapeConfig
+    from sidecar.config.settings import AppConfig, JudgingConfig
     from sidecar.telemetry.observers import Observers
 
 SCRAPE_TIMEOUT_S: Final = 2.0
@@ -27,7 +27,7 @@ Offer = Callable[[Sequence[Report]], bool]
 """Takes reports; False if too many are waiting."""
 
 
-def scraper(config: ScrapeConfig, judging: JudgingConfig, offer: Offer, observers: Observers) -> Scraper:
+def scraper(config: AppConfig, judging: JudgingConfig, offer: Offer, observers: Observers) -> Scraper:
     """Build the scraper, which passes its reports to ``offer`` and to the observers.
 
     If the last good scrape is older than the window, the counts since then may be too old to count now: they are

@@ -52,12 +52,12 @@ def main(config: Config) -> int:
     metrics = metrics_of(config)
     with logging_to(
         sys.stderr,
-        level=config.log.log_level,
+        level=config.process.log_level,
         common={"service": config.identity.service, "instance": config.identity.instance},
         on_drop=metrics.log_dropped,
     ):
         try:
-            if config.run_lock.run_lock:
+            if config.process.run_lock:
                 return _run_alone(config, metrics)
             return _in_loop(_run(config, metrics))
         except CannotListenError as error:
@@ -81,7 +81,7 @@ def _run_alone(config: Config, metrics: Metrics) -> int:
 
 def run_lock(config: Config, registry: CollectorRegistry) -> RunLock:
     """Return the run lock of the settings. With a standby a gauge shows whether one is there."""
-    own = config.run_lock
+    own = config.process
     lock = RunLock(Path(own.run_lock), waits=own.standby, modules=_imported_late(config))
     if own.standby:
         ready = Gauge("arbiter_standby_ready", "1 if a standby waits to take over.", registry=registry)
@@ -95,8 +95,8 @@ def _imported_late(config: Config) -> list[str]:
         "store.redis": config.redis.redis_url,
         "store.redis_client": config.redis.redis_url,
         "store.alone": not config.redis.redis_url,
-        "app.build_action": config.hook.cull_hook or config.action.action != "check",
-        "app.build_scraper": config.scrape.scrape_url,
+        "app.build_action": config.culling.cull_hook or config.action.action != "check",
+        "app.build_scraper": config.app.scrape_url,
         "app.build_messages": config.notify.has_webhook,
     }
     of_python = ("encodings.idna", "importlib.readers")  # for the address of a listener, and the files of the page
@@ -172,11 +172,11 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
         yield sidecar.actuator.run(lambda: sidecar.snapshot().container)
     if sidecar.app_port is not None:
         yield sidecar.app_port.run()
-    if config.scrape.scrape_url:
+    if config.app.scrape_url:
         offer = sidecar.report_tap.tapped("scrape", sidecar.offer)
         from sidecar.app import build_scraper  # noqa: PLC0415 - see ``build``
 
-        yield build_scraper.scraper(config.scrape, config.judging, offer, sidecar.observers).run()
+        yield build_scraper.scraper(config.app, config.judging, offer, sidecar.observers).run()
     if config.notify.has_webhook:
         from sidecar.app import build_messages  # noqa: PLC0415 - see ``build``
 

@@ -86,6 +86,6 @@ async def _examined(
             yield found
     for found in () if spec is None else job_findings.of_job(spec):
         yield found
-    if page is not None or effective.scrape.scrape_url:
-        for found in await scrape_findings.of_page(effective.scrape, page):
+    if page is not None or effective.app.scrape_url:
+        for found in await scrape_findings.of_page(effective.app, page):
             yield found

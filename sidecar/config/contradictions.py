@@ -94,7 +94,7 @@ def _lifetime(c: Config) -> Iterator[str]:
 
 
 def _scrape(c: Config) -> Iterator[str]:
-    page = c.scrape
+    page = c.app
     is_wanted = bool(page.scrape_errors or page.scrape_requests or page.scrape_in_flight)
     if not page.scrape_url:
         if is_wanted:
@@ -185,7 +185,7 @@ def _app_port(c: Config) -> Iterator[str]:
 
 
 def _evidence(c: Config) -> Iterator[str]:
-    hook = c.hook.cull_hook
+    hook = c.culling.cull_hook
     if hook and not (os.access(hook, os.X_OK) and Path(hook).is_file()):  # is_file raises if it may not look
         yield f"ARBITER_CULL_HOOK: {hook} is no file that can be run"
 
@@ -194,7 +194,7 @@ def _action(c: Config) -> Iterator[str]:
     action, command = c.action.action, c.action.action_command
     if action == "nomad-restart" and not c.action.nomad_task.strip():
         yield "ARBITER_NOMAD_TASK: missing, though ARBITER_ACTION=nomad-restart"
-    if action == "exit" and c.run_lock.run_lock:
+    if action == "exit" and c.process.run_lock:
         yield "ARBITER_ACTION: exit does not go with ARBITER_RUN_LOCK: another sidecar would take over"
     if action == "command" and not command.strip():
         yield "ARBITER_ACTION_COMMAND: missing, though ARBITER_ACTION=command"
@@ -209,7 +209,7 @@ def _action(c: Config) -> Iterator[str]:
 
 
 def _operation(c: Config) -> Iterator[str]:
-    if c.run_lock.standby and not c.run_lock.run_lock:
+    if c.process.standby and not c.process.run_lock:
         yield "ARBITER_STANDBY: needs ARBITER_RUN_LOCK, the directory that the sidecars share"
     if c.notify.webhook_url and c.notify.webhook_url_file:
         yield "ARBITER_WEBHOOK_URL_FILE: ARBITER_WEBHOOK_URL names a webhook as well, one of the two has to go"

@@ -27,7 +27,7 @@ _READ: Final = stat.S_IROTH | stat.S_IRGRP
 
 def problems(config: Config) -> Iterator[str]:
     """Yield a line for each missing directory or file, and for each open secret. It reads the disk, which may hang."""
-    state_dir = config.state.state_dir
+    state_dir = config.process.state_dir
     if state_dir and not Path(state_dir).is_dir():
         yield f"ARBITER_STATE_DIR: {state_dir} is no directory: a cull would not survive the sidecar"
     yield from of_secrets(config)

@@ -130,12 +130,18 @@ class JudgingConfig(NamedTuple):
 
 
 class CullingConfig(NamedTuple):
-    """The steps of a cull, from the claim to the container that is down."""
+    """What becomes of a suspect, from its lower weight at the balancer to the container that is down."""
 
+    weight: Annotated[
+        Switch,
+        "Weight at the balancer by the success rate, cubed, in percent, and lower for a suspect whose app reports only "
+        "errors; `off`: full weight.",
+    ] = "on"
     settle: Annotated[
         Seconds, "Time that a suspect waits before its claim, which it makes unless it is fine meanwhile; 0: none."
     ] = 3
     drain: Annotated[Seconds, "Time between the drain at HAProxy and the failing health check for Nomad; 0: none."] = 10
+    cull_hook: Annotated[FilePath, "Path of a program that runs before the drain of a cull; empty: none."] = ""
 
 
 class ActionConfig(NamedTuple):
@@ -150,12 +156,6 @@ class ActionConfig(NamedTuple):
         str, "Command of the action `command`, which no shell reads: `systemctl restart app`."
     ] = ""
     nomad_task: Annotated[str, "Name of the task that the action `nomad-restart` restarts."] = ""
-
-
-class HookConfig(NamedTuple):
-    """The program that captures evidence before a cull."""
-
-    cull_hook: Annotated[FilePath, "Path of a program that runs before the drain of a cull; empty: none."] = ""
 
 
 class RetirementConfig(NamedTuple):
@@ -173,16 +173,6 @@ class RetirementConfig(NamedTuple):
     retire_slots: Annotated[
         Budget, "Maximum number of containers retired at the same time: a count, or a percentage."
     ] = "1"
-
-
-class WeightConfig(NamedTuple):
-    """The weight at the balancer."""
-
-    weight: Annotated[
-        Switch,
-        "Weight at the balancer by the success rate, cubed, in percent, and lower for a suspect whose app reports only "
-        "errors; `off`: full weight.",
-    ] = "on"
 
 
 class BudgetConfig(NamedTuple):
@@ -237,27 +227,14 @@ class RedisConfig(NamedTuple):
     redis_timeout: Annotated[Seconds, Field(ge=0.01, le=10), "Maximum time to wait for Redis, 10ms to 10s."] = 1
 
 
-class StateConfig(NamedTuple):
-    """The directory that keeps the state of this container."""
-
-    state_dir: Annotated[
-        FilePath, "Directory of the state file; under Nomad the allocation's `tmp`; empty: no state file."
-    ] = ""
-
-
 class AppConfig(NamedTuple):
-    """Where the app listens."""
+    """What is read of the app: the socket at its port, and its metrics page."""
 
     app_port: Annotated[
         PortOrAddress,
         "Port at which the app listens, to notice that it was restarted; `host:port` if it has a network of its own; "
         "empty: none.",
     ] = ""
-
-
-class ScrapeConfig(NamedTuple):
-    """The app's metrics page."""
-
     scrape_url: Annotated[
         ScrapeUrl, "URL of the metrics page: `http://`, `https://`, `unix:///a.sock:/metrics`; empty: none."
     ] = ""
@@ -348,18 +325,16 @@ class NotifyConfig(NamedTuple):
         return bool(self.webhook_url or self.webhook_url_file)
 
 
-class RunLockConfig(NamedTuple):
-    """The lock that lets one sidecar of several run, and its standby."""
+class ProcessConfig(NamedTuple):
+    """This process: its state file, its log, and the lock by which one of several runs."""
 
+    state_dir: Annotated[
+        FilePath, "Directory of the state file; under Nomad the allocation's `tmp`; empty: no state file."
+    ] = ""
     run_lock: Annotated[
         FilePath, "Directory of the run lock, by which one of several sidecars runs; empty: no lock."
     ] = ""
     standby: Annotated[bool, "Whether the sidecar waits as standby while another holds the run lock."] = False
-
-
-class LogConfig(NamedTuple):
-    """The log."""
-
     log_level: Annotated[Literal["debug", "info", "warning", "error"], "Lowest level of the lines that are logged."] = (
         "info"
     )
@@ -381,20 +356,15 @@ class Config(NamedTuple):
     judging: JudgingConfig = JudgingConfig()
     culling: CullingConfig = CullingConfig()
     action: ActionConfig = ActionConfig()
-    hook: HookConfig = HookConfig()
     retirement: RetirementConfig = RetirementConfig()
-    weight: WeightConfig = WeightConfig()
     budget: BudgetConfig = BudgetConfig()
     redis: RedisConfig = RedisConfig()
-    state: StateConfig = StateConfig()
     app: AppConfig = AppConfig()
-    scrape: ScrapeConfig = ScrapeConfig()
     statsd: StatsdConfig = StatsdConfig()
     server: ServerConfig = ServerConfig()
     tls: TlsConfig = TlsConfig()
     notify: NotifyConfig = NotifyConfig()
-    run_lock: RunLockConfig = RunLockConfig()
-    log: LogConfig = LogConfig()
+    process: ProcessConfig = ProcessConfig()
     source: SourceConfig = SourceConfig()
 
     @property
@@ -405,7 +375,7 @@ class Config(NamedTuple):
     @property
     def state_directory(self) -> str:
         """The directory of the state file: the state directory, else that of the run lock; ``""`` for none."""
-        return self.state.state_dir or self.run_lock.run_lock
+        return self.process.state_dir or self.process.run_lock
 
 
 def setting_names() -> tuple[str, ...]:

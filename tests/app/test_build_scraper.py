@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from sidecar.app.build_scraper import scraper
-from sidecar.config.settings import JudgingConfig, ScrapeConfig
+from sidecar.config.settings import AppConfig, JudgingConfig
 from sidecar.core.types import Missed, Report, Sample
 from sidecar.telemetry.observers import Observers
 
-CONFIG = ScrapeConfig(scrape_url="http://127.0.0.1:9/m", scrape_errors="errors_total")
+CONFIG = AppConfig(scrape_url="http://127.0.0.1:9/m", scrape_errors="errors_total")
 SAMPLE = Sample({"web": 3}, requests=9, in_flight=2)
 
 

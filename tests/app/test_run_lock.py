@@ -270,6 +270,6 @@ def test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait(
     assert {family.name for family in registry.collect()} == shown
     assert lock.acquire()
     assert (tmp_path / "main.1.lock").exists()
-    second = daemon.run_lock(config._replace(run_lock=config.run_lock._replace(standby=False)), registry)
+    second = daemon.run_lock(config._replace(process=config.process._replace(standby=False)), registry)
     assert not second.acquire()
     lock.release()

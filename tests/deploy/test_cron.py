@@ -36,7 +36,7 @@ def test_each_job_runs_every_minute_with_valid_options_and_times(when: str, user
         given = settings_options.given(daemon_commands.run.make_context("run", words))
         del given["config"]  # a file of the operator
         settings = load(given, {})
-        assert (settings.run_lock.standby, settings.run_lock.run_lock) == (True, "/var/lib/health-arbiter")
+        assert (settings.process.standby, settings.process.run_lock) == (True, "/var/lib/health-arbiter")
 
 
 def test_crontab_has_both_kinds_of_jobs() -> None:

@@ -111,7 +111,7 @@ def test_doctor_finds_nothing_in_the_job(path: Path, sample: str) -> None:
 def test_settings_come_from_the_job_file_and_from_nomad(job: JobFile) -> None:
     settings = load({}, job.environ)
     assert (settings.identity.service, settings.identity.instance) == ("app.web", job.environ["NOMAD_ALLOC_ID"])
-    assert (settings.identity.mode, settings.state.state_dir) == ("shadow", "/alloc/tmp")
+    assert (settings.identity.mode, settings.process.state_dir) == ("shadow", "/alloc/tmp")
     assert (settings.judging.grace, settings.culling.drain, settings.server.stop_drain) == (30, 10, 5)
     assert settings.redis.redis_url == SECRET_SAMPLE
     assert settings.app.app_port == str(job.ports["app"]["to"])

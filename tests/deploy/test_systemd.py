@@ -93,8 +93,8 @@ def test_sidecar_always_comes_back_may_finish_restarts_the_app_and_can_do_little
 def test_latch_survives_a_restart_and_a_pair_shares_its_directory(unit: str, preserve: str, lock: str) -> None:
     directives, settings = _directives(unit), _settings(unit)
     assert directives["RuntimeDirectoryPreserve"] == preserve
-    assert settings.state.state_dir == f"/run/{directives['RuntimeDirectory']}"
-    assert (settings.run_lock.run_lock, settings.run_lock.standby) == (lock, bool(lock))
+    assert settings.process.state_dir == f"/run/{directives['RuntimeDirectory']}"
+    assert (settings.process.run_lock, settings.process.standby) == (lock, bool(lock))
     assert "%i" not in "".join(value for name, value in directives.items() if name != "Description")
 
 

@@ -40,7 +40,7 @@ def rules(name: str, *, reports_results: bool = False, **given: str) -> FleetRul
         build_store.fleet_settings(config),
         round(config.judging.error_window),
         kinds.ignored(config.judging.kind_limits),
-        FLOOR if config.weight.weight == "on" else FULL,
+        FLOOR if config.culling.weight == "on" else FULL,
         reports_results,
     )
 

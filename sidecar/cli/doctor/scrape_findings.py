@@ -12,7 +12,7 @@ from sidecar.config.selectors import parse_selectors
 from sidecar.config.urls import Target, parse_target
 
 if TYPE_CHECKING:
-    from sidecar.config.settings import ScrapeConfig
+    from sidecar.config.settings import AppConfig
 
 TIMEOUT_S = 5.0
 
@@ -25,7 +25,7 @@ def target(url: str) -> Target:
         raise click.UsageError(f"--scrape: {error}") from None
 
 
-async def of_page(config: ScrapeConfig, page: Target | None) -> list[Finding]:
+async def of_page(config: AppConfig, page: Target | None) -> list[Finding]:
     """Look at ``page`` to propose selectors, or else at the configured page to check its selectors."""
     from sidecar.inputs import page_names  # noqa: PLC0415 - with aiohttp's client 15 MiB, which few commands need
     from sidecar.inputs.page_download import MissError  # noqa: PLC0415 - as above

@@ -14,7 +14,7 @@ import pytest
 from harness.ports import free_port
 from sidecar.cli.doctor import scrape_findings
 from sidecar.cli.doctor.findings import Finding, fail, ok, warn
-from sidecar.config.settings import ScrapeConfig
+from sidecar.config.settings import AppConfig
 
 PAGE = (Path(__file__).parents[2] / "inputs" / "pages" / "micrometer.txt").read_bytes()
 
@@ -43,9 +43,9 @@ def url() -> Iterator[str]:
         thread.join()
 
 
-def _of(url: str, config: ScrapeConfig | None = None) -> list[Finding]:
+def _of(url: str, config: AppConfig | None = None) -> list[Finding]:
     target = scrape_findings.target(url) if config is None else None
-    return asyncio.run(scrape_findings.of_page(config or ScrapeConfig(), target))
+    return asyncio.run(scrape_findings.of_page(config or AppConfig(), target))
 
 
 def test_selectors_are_proposed_as_they_are_set(url: str) -> None:
@@ -70,7 +70,7 @@ def test_page_that_does_not_answer_is_a_failure() -> None:
 
 
 def test_configured_selectors_are_compared_with_the_page(url: str) -> None:
-    config = ScrapeConfig(scrape_url=f"{url}/metrics", scrape_errors="http_server_request_seconds_count")
+    config = AppConfig(scrape_url=f"{url}/metrics", scrape_errors="http_server_request_seconds_count")
     (found,) = _of("", config)
     assert found.level is warn("scrape", "").level
     assert found.sentence.startswith("ARBITER_SCRAPE_ERRORS: nothing on the page is called http_server_request_seconds")
