@@ -146,10 +146,7 @@ def _read(path: Path) -> Memory | None:
 
 
 def _encode(memory: Memory) -> bytes:
-    fields = asdict(memory)
-    if memory.latch is not None and not memory.latch.lease:
-        del fields["latch"]["lease"], fields["latch"]["spent_s"]  # a version without leases would refuse them
-    return json.dumps({"format": FORMAT, **fields}, indent=1).encode() + b"\n"
+    return json.dumps({"format": FORMAT, **asdict(memory)}, indent=1).encode() + b"\n"
 
 
 def _decode(content: bytes) -> Memory:
@@ -162,9 +159,9 @@ def _decode(content: bytes) -> Memory:
         fields["app_start"],
         fields["incarnation"],
         latch,
-        fields.get("born"),  # missing in a file of an older version, like the next two
-        RandomIdentity(*fields.get("identity", NO_IDENTITY)),
-        fields.get("socket", ""),
+        fields["born"],
+        RandomIdentity(*fields["identity"]),
+        fields["socket"],
     )
     texts = [memory.app, memory.incarnation, memory.identity.holder, memory.socket]
     numbers = [memory.identity.part]

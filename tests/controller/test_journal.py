@@ -204,11 +204,6 @@ async def test_file_that_makes_no_sense_is_reported_and_forgotten(kept: Kept, co
     assert await kept.load() == NAMED
 
 
-async def test_cull_is_written_so_that_a_sidecar_from_before_leases_takes_it(kept: Kept) -> None:
-    await kept.journal.save(LATCHED)
-    assert set(json.loads(kept.path.read_bytes())["latch"]) == {"claim_id", "at", "reason"}
-
-
 async def test_file_cut_off_anywhere_is_reported_and_forgotten(kept: Kept) -> None:
     await kept.journal.save(LATCHED)
     whole = kept.path.read_bytes().rstrip()
