@@ -70,13 +70,6 @@ def test_file_that_others_can_read_or_change_is_named(
         assert sentence.endswith(f"type chmod 600 '{path}'")
 
 
-def test_link_is_followed_as_to_a_mounted_secret(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("x")
-    (tmp_path / "data").chmod(0o644)
-    (tmp_path / "token").symlink_to("data")
-    assert len([*files.of_secrets(_config(tls_key=str(tmp_path / "token")))]) == 1
-
-
 def test_missing_file_and_missing_directory_of_the_state_are_named(tmp_path: Path) -> None:
     there, missing = tmp_path / "there", tmp_path / "missing"
     there.mkdir()

