@@ -56,9 +56,6 @@ costs about ten beats and not sixty."""
 
 MILLION: Final = 1_000_000
 
-ABOUT_EVERY: Final = 30
-"""After this many beats the description of the container is sent again: the store may have lost it."""
-
 
 def about(seen: Snapshot, limit: int, version: str, settings: str = "", traits: Traits = NO_TRAITS) -> About:
     """Describe the container for people. In shadow mode it has, like a beat, what enforce mode would report."""
@@ -84,8 +81,7 @@ class Membership:
     ``send`` reports the container's state to the fleet, and returns the state of the fleet. ``put`` passes each answer
     to the controller, ``on_answer`` to observers. ``clock`` gives seconds for the age of ``fleet``.
     ``has_lost_connection``: whether a connection to the store has ended since the last beat; None for a store without
-    connections. ``describe`` gives a line about the container; beats send it when it has changed, and when the store
-    may have lost it.
+    connections. ``describe`` gives a line about the container for people.
     """
 
     def __init__(
@@ -114,8 +110,6 @@ class Membership:
         self._describe = describe
         self._has_lost_connection = has_lost_connection
         self._seen: Snapshot | None = None
-        self._known_description = ""
-        self._beats_since = 0
         self._changed = asyncio.Event()
         self._fleet: Fleet | None = None
         self._answered_at = 0.0
@@ -195,7 +189,6 @@ class Membership:
             self._is_away = True
             self._put(BeatUnanswered("internal", self.fleet))
             raise
-        self._confirm(beat.about, answer)
         if isinstance(answer, Fleet):
             self._take(beat, answer)
         else:
@@ -210,20 +203,6 @@ class Membership:
         self._fleet, self._answered_at, self._reported, self._is_away = answer, now, beat.presence, False
         wait_s = max(0.0, self._claims_from - now)
         self._put(BeatAnswered(beat.presence, beat.incarnation, answer, wait_s=wait_s))
-
-    def _confirm(self, description: str, answer: Fleet | Unknown) -> None:
-        """Remember the description that the store has. Without an answer, or after a data loss, it may have none."""
-        before = self._fleet
-        if description:
-            self._known_description, self._beats_since = description, 0
-        self._beats_since += 1
-        if isinstance(answer, Unknown) or (before is not None and answer.losses != before.losses):
-            self._known_description = ""
-
-    def _new_description(self, seen: Snapshot) -> str:
-        description = self._describe(seen)
-        is_new = description != self._known_description or self._beats_since >= ABOUT_EVERY
-        return description if is_new else ""
 
     async def _rest(self, seconds: float) -> None:
         """Wait for the next beat: for so many seconds at most, until a change, or until the connection has ended."""
@@ -256,7 +235,7 @@ class Membership:
             claim_id if presence is Presence.DOWN else "",
             first=self._reported is None,
             lease=lease,
-            about=self._new_description(seen),
+            about=self._describe(seen),
             errors=seen.evidence.errors,
             ratio=_ratio(seen.evidence),
             refused=_is_refused(container),

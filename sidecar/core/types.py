@@ -239,7 +239,7 @@ class Beat(NamedTuple):
     lease: str = ""
     """The holder of the lease of a container that is down for its retirement."""
     about: str = ""
-    """The new description of the container (``core.fleet.members.About``), empty if it is the same."""
+    """The description of the container for people (``core.fleet.members.About``); empty: that of the last beat."""
     errors: int = 0
     """Server errors in the window now."""
     ratio: int | None = None

@@ -15,7 +15,6 @@ from harness.containers import SICK
 from harness.controller import POLICY, WALL_S
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from sidecar.controller.membership import (
-    ABOUT_EVERY,
     FIRST_AFTER_S,
     JITTER,
     STALE_BEATS,
@@ -72,7 +71,6 @@ class Scene:
         self.container = UP
         self.evidence = REDIS
         self.answer: Fleet | Unknown | Exception = FLEET
-        self.about = ""
         self.beats: list[tuple[float, Beat]] = []
         self.told: list[Fleet | Unknown] = []
         self.heard: list[BeatAnswered | BeatUnanswered] = []
@@ -90,7 +88,6 @@ class Scene:
             put=self.heard.append,
             on_answer=self._tell,
             on_failure=self.failures.append,
-            describe=lambda _: self.about,
             has_lost_connection=lambda: self.is_cut_off,
         )
 
@@ -412,17 +409,6 @@ async def test_controller_gets_every_beat_and_no_fleet_that_is_too_old() -> None
 
 
 # -- what it tells about the container ----------------------------------------------------------------------
-
-
-@in_virtual_time
-async def test_description_is_sent_again_when_it_may_not_be_known_and_after_many_beats() -> None:
-    scene, lost = Scene(), replace(FLEET, losses=1)
-    scene.about = "first"
-    answers: list[Fleet | Unknown] = [AWAY, FLEET, FLEET, AWAY, FLEET, lost, lost, *[lost] * ABOUT_EVERY]
-    for answer in answers:
-        scene.answer = answer
-        await scene.beat_now()
-    assert [place for place, (_, beat) in enumerate(scene.beats) if beat.about] == [0, 1, 4, 6, 6 + ABOUT_EVERY]
 
 
 def _shown(container: Container, now: float, unix: float) -> Snapshot:
