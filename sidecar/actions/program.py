@@ -27,11 +27,11 @@ REAP_S: Final = 1.0
 
 
 class Ended(NamedTuple):
-    """How a program ended: ``text`` says it with the head of the redacted output. ``code``: None if not known."""
+    """How a program ended."""
 
-    text: str
-    code: int | None
-    is_late: bool
+    text: str  # says it, with the head of the redacted output
+    code: int | None = None  # None: not known
+    error: Exception | None = None  # it could not be run, or took too long
 
 
 class CommandAction:
@@ -44,11 +44,8 @@ class CommandAction:
 
     async def __call__(self) -> str:
         """Run it; ActionError if it cannot be run, ends with an exit code other than 0, or takes longer."""
-        try:
-            ended = await run("the command", self._words, self._timeout_s, self._env)
-        except (OSError, ValueError) as error:
-            raise ActionError(f"the command could not be run: {error}") from None
-        if ended.code or ended.is_late:
+        ended = await run("the command", self._words, self._timeout_s, self._env)
+        if ended.code or ended.error:
             raise ActionError(ended.text)
         return ended.text
 
@@ -76,35 +73,33 @@ class Hook:
             "ARBITER_KIND": claim.cause,
             "ARBITER_REASON": reason.replace("\0", ""),
         }
-        try:
-            ended = await run("the hook", [self._path], self._timeout_s, facts)
-        except (OSError, ValueError) as error:
-            self._on_failure(error)
-            return f"the hook could not be run: {error}"
-        if ended.is_late:
-            self._on_failure(TimeoutError(f"the hook took longer than {self._timeout_s:g} s"))
+        ended = await run("the hook", [self._path], self._timeout_s, facts)
+        if ended.error:
+            self._on_failure(ended.error)
         return ended.text
 
 
 async def run(name: str, words: Sequence[str], timeout_s: float, env: Mapping[str, str]) -> Ended:
     """Run the program ``words`` for at most ``timeout_s`` seconds, and then kill its whole process group.
 
-    ``name`` is the program's name in the text (``the hook``). ``env``: what it gets beside the path. OSError or
-    ValueError if it cannot be started.
+    ``name`` is the program's name in the text (``the hook``). ``env``: what it gets beside the path.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
-    transport, output = await loop.subprocess_exec(
-        lambda: _Output(loop),
-        *words,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        # The environment of the sidecar may hold passwords.
-        env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **env},
-        cwd="/",
-        start_new_session=True,
-    )
+    try:
+        transport, output = await loop.subprocess_exec(
+            lambda: _Output(loop),
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            # The environment of the sidecar may hold passwords.
+            env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **env},
+            cwd="/",
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        return Ended(f"{name} could not be run: {error}", error=error)
     try:
         is_late = not await _within(output.ended, timeout_s)
         if not is_late:
@@ -112,7 +107,8 @@ async def run(name: str, words: Sequence[str], timeout_s: float, env: Mapping[st
     finally:
         await _end(transport, output)
     code = transport.get_returncode()
-    return Ended(output.text(name, code, loop.time() - began, is_late=is_late), code, is_late)
+    late = TimeoutError(f"{name} took longer than {timeout_s:g} s") if is_late else None
+    return Ended(output.text(name, code, loop.time() - began, is_late=is_late), code, late)
 
 
 class _Output(asyncio.SubprocessProtocol):
