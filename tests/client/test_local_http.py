@@ -117,7 +117,15 @@ def test_unix_socket_comes_first_and_the_address_takes_over(serve: Serve, run_di
         ({"ARBITER_LOCAL_LISTEN": "FREE", "ARBITER_SOCKET": "/none"}, "/none and FREE", Outcome.AWAY),
         *(
             ({"ARBITER_LOCAL_LISTEN": bad}, f"{bad}, which is no address of numbers", Outcome.AWAY)
-            for bad in (f"{socket.gethostname()}:9180", "9180", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", ":9180", "\x00:1")
+            for bad in (
+                f"{socket.gethostname()}:9180",
+                "9180",
+                "127.0.0.1:",
+                "127.0.0.1:0",
+                "127.0.0.1:65536",
+                ":9180",
+                "\x00:1",
+            )
         ),
     ],
 )
