@@ -1,6 +1,6 @@
-"""Work that may hang (a disk, an import) in a daemon thread of its own.
+"""Work that may hang (a disk, an import, a name server) in a daemon thread of its own.
 
-The pools of the standard library are joined at exit, even when a worker hangs; this one is not.
+The pools of the standard library are joined at exit, even when a worker hangs; these threads are not.
 """
 
 from __future__ import annotations
@@ -9,47 +9,17 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Result of ``work(*args, **kwargs)``, or its exception. A cancelled wait does not end the thread."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def run() -> None:
-        try:
-            result = work(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - handed to the waiter, whatever it is
-            _settle(loop, done, done.set_exception, error)
-        else:
-            _settle(loop, done, done.set_result, result)
-
-    threading.Thread(target=run, name=getattr(work, "__name__", "work"), daemon=True).start()
-    return await done
-
-
-def _settle(
-    loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], settle: Callable[..., None], value: object
-) -> None:
-    def settle_now() -> None:
-        if not done.done():
-            settle(value)
-
-    try:
-        loop.call_soon_threadsafe(settle_now)
-    except RuntimeError:
-        return  # the loop has ended
-
-
 class DaemonThreads(ThreadPoolExecutor):
-    """An executor for the event loop's own needs: it resolves names, which may hang for as long as DNS does."""
+    """An executor that runs each work in a thread of its own, which is never joined."""
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run ``work`` in a daemon thread of its own, which is never joined."""
+        """Start ``work(*args, **kwargs)``. RuntimeError if no thread can be started."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -60,5 +30,13 @@ class DaemonThreads(ThreadPoolExecutor):
             except BaseException as error:  # noqa: BLE001 - handed to the waiter, whatever it is
                 future.set_exception(error)
 
-        threading.Thread(target=run, name="resolver", daemon=True).start()
+        threading.Thread(target=run, name=getattr(work, "__name__", "work"), daemon=True).start()
         return future
+
+
+THREADS: Final = DaemonThreads()
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Result of ``work(*args, **kwargs)``, or its exception. A cancelled wait does not end the thread."""
+    return await asyncio.shield(asyncio.wrap_future(THREADS.submit(work, *args, **kwargs)))

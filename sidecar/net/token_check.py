@@ -1,7 +1,6 @@
 """Checks the bearer token of requests. A thread reads its file, because the disk may hang and health shares the loop.
 
-At most one read is under way. Requests that arrive during a read share the next one, which begins after it: so a
-changed file counts from the next request on.
+At most one read is under way; requests that arrive during it share it.
 """
 
 from __future__ import annotations
@@ -40,11 +39,6 @@ class TokenCheck:
         return is_same(given, token)
 
     async def _token(self) -> bytes:
-        """The result of a read that begins after the call."""
-        earlier = reading = self._reading
-        if earlier is not None and not earlier.done():
-            await asyncio.wait((earlier,))
-            reading = self._reading
-        if reading is None or reading is earlier:  # otherwise another waiting request has begun the next read
-            reading = self._reading = asyncio.create_task(in_thread(self._read))
-        return await asyncio.shield(reading)
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(in_thread(self._read))
+        return await asyncio.shield(self._reading)
