@@ -99,8 +99,8 @@ def _imported_late(config: Config) -> list[str]:
         "app.build_scraper": config.app.scrape_url,
         "app.build_messages": config.notify.has_webhook,
     }
-    of_python = ("encodings.idna", "importlib.readers")  # for the address of a listener, and the files of the page
-    return [*(f"sidecar.{name}" for name, is_needed in optional.items() if is_needed), *of_python]
+    of_python = "encodings.idna"  # for the address of a listener
+    return [*(f"sidecar.{name}" for name, is_needed in optional.items() if is_needed), of_python]
 
 
 def _in_loop(work: Coroutine[None, None, int]) -> int:

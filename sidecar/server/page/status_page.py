@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from http import HTTPStatus
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from aiohttp import hdrs
@@ -71,7 +71,7 @@ async def get_root(_request: web.BaseRequest) -> web.Response:
 
 
 def _file(name: str, content_type: str) -> web.Handler:
-    content = resources.files("sidecar.server.page").joinpath(name).read_bytes()
+    content = Path(__file__).with_name(name).read_bytes()
 
     async def handle(_request: web.BaseRequest) -> web.Response:
         return web.Response(body=content, content_type=content_type, charset="utf-8", headers=HEADERS)
