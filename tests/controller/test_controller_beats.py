@@ -16,6 +16,7 @@ from sidecar.controller.inbox import Inbox
 from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, RETURN_BEATS, Membership
 from sidecar.core.types import (
     Beat,
+    ErrorReport,
     Fleet,
     Granted,
     Policy,
@@ -32,8 +33,6 @@ GRANTED = Granted(1, 10)
 AWAY = Unknown("timeout")
 AT_ONCE = replace(POLICY, settle_s=0.0)
 INTERVAL_S = 10.0
-ERROR_EVERY_S = 7.0
-"""Within the time in which an error is recent, and at no instant at which a test changes something."""
 
 
 class Fleetwide:
@@ -77,22 +76,6 @@ async def beating(policy: Policy = POLICY, window_s: int = 600) -> AsyncIterator
     assert rig.failures == failures == []
 
 
-@contextlib.asynccontextmanager
-async def failing_on(rig: ControllerRig) -> AsyncIterator[None]:
-    """The app has another error now and then: old errors claim nothing."""
-
-    async def fail() -> None:
-        while True:
-            await asyncio.sleep(ERROR_EVERY_S)
-            await rig.errors(1)
-
-    failing = rig.loop.create_task(fail())
-    yield
-    failing.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await failing
-
-
 @in_virtual_time
 async def test_without_settle_the_fifth_error_is_told_claimed_and_carried_out_without_any_timer() -> None:
     async with beating(AT_ONCE) as (rig, store):
@@ -114,17 +97,16 @@ async def test_while_the_store_is_away_nothing_is_claimed_and_after_that_the_fle
     async with beating() as (rig, store):
         await rig.advance(1)
         store.answer = AWAY
-        await rig.errors(5)
-        async with failing_on(rig):
-            await rig.advance(away_s)
-            assert (rig.budget.asked, rig.controller.snapshot.beat_error) == ([], "timeout")
-            store.answer = Fleet(10, 10)
-            came_back = rig.loop.time()
-            others_beat_s = RETURN_BEATS * INTERVAL_S
-            latest_s = others_beat_s + AGAIN_S * (1 + AGAIN_JITTER) + 0.2
-            while not rig.budget.asked and rig.loop.time() - came_back <= latest_s:
-                await rig.advance(0.1)
-            assert others_beat_s <= rig.loop.time() - came_back <= latest_s
+        await rig.pings(ErrorReport(fatal=True))  # a condition that still stands after a minute
+        await rig.advance(away_s)
+        assert (rig.budget.asked, rig.controller.snapshot.beat_error) == ([], "timeout")
+        store.answer = Fleet(10, 10)
+        came_back = rig.loop.time()
+        others_beat_s = RETURN_BEATS * INTERVAL_S
+        latest_s = others_beat_s + AGAIN_S * (1 + AGAIN_JITTER) + 0.2
+        while not rig.budget.asked and rig.loop.time() - came_back <= latest_s:
+            await rig.advance(0.1)
+        assert others_beat_s <= rig.loop.time() - came_back <= latest_s
 
 
 # -- a token that is not used ---------------------------------------------------------------------------------

@@ -6,11 +6,8 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sidecar.core.life.container import Container
-from sidecar.core.life.delays import LIFETIME_JITTER
 from sidecar.core.life.retiring import due_at, is_due
 from sidecar.core.types import Load, Policy, RandomIdentity, State
 
@@ -88,10 +85,3 @@ def test_busy_waits_and_idle_goes(policy: Policy, now: float, load: Load | None,
     assert is_due(MIDDLE, load, now, policy) is expected
 
 
-@given(part=st.floats(0, 1), age=st.floats(0, 1e6), load=st.sampled_from([None, BUSY, IDLE]))
-def test_no_life_ends_outside_its_jitter(part: float, age: float, load: Load | None) -> None:
-    due = is_due(lifespan(0.0, part), load, age, PATIENT)
-    if age < PATIENT.lifetime_s * (1 - LIFETIME_JITTER) - 1e-6:
-        assert not due
-    if age > PATIENT.lifetime_max_s * (1 + LIFETIME_JITTER) + 1e-6:
-        assert due
