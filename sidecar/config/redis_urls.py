@@ -11,8 +11,8 @@ from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, unquote, unquote_plus
 
-from sidecar.config.addresses import check_host, socket_path
-from sidecar.config.urls import check_text
+from sidecar.config.addresses import check_host
+from sidecar.config.urls import check_socket, check_text
 from sidecar.config.urls import masked as masked_url
 
 IN_PROCESS: Final = "in this process"
@@ -109,7 +109,7 @@ def split(url: str) -> RedisUrl:
         raise ValueError(kind.hint)
     hosts = _hosts(name, match["hosts"].lower())
     if name == "socket":
-        _check_socket(unquote(path))  # redis-py unquotes it as well
+        check_socket(unquote(path))  # redis-py unquotes it as well
     _check_options(query, kind.options, has_tls=scheme == "rediss")
     parts = (path,) if name == "socket" else tuple(filter(None, path.split("/")))
     return RedisUrl(name, scheme, match["login"] or "", hosts, parts, query)
@@ -185,13 +185,6 @@ def _host(text: str, kind: _Kind) -> tuple[str, int]:
         return str(IPv6Address(match[1])) if match[1] else match[2], port
     except ValueError:
         raise ValueError(kind.hint) from None
-
-
-def _check_socket(path: str) -> None:
-    try:
-        socket_path(path)
-    except ValueError as error:
-        raise ValueError(f"names a socket whose path {error}") from None
 
 
 def _check_options(query: str, allowed: tuple[str, ...], *, has_tls: bool) -> None:

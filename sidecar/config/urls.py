@@ -68,6 +68,14 @@ def check_text(url: str) -> None:
         raise ValueError("must not have blanks or control characters")
 
 
+def check_socket(path: str) -> None:
+    """Raise ValueError for a path that no unix socket can have."""
+    try:
+        socket_path(path)
+    except ValueError as error:
+        raise ValueError(f"names a socket whose path {error}") from None
+
+
 class Target(NamedTuple):
     """The address of the app's metrics page: its HTTP URL, and the path of the unix socket that serves it, if any."""
 
@@ -83,10 +91,7 @@ def parse_target(url: str) -> Target:
         if not socket.startswith("/"):
             raise ValueError(_PAGE_HINT)
         check_text(url.strip())
-        try:
-            socket_path(socket)
-        except ValueError as error:
-            raise ValueError(f"names a socket whose path {error}") from None
+        check_socket(socket)
         return Target(f"http://localhost/{path}" if colon else "http://localhost/metrics", socket)
     web_parts(url.strip(), _PAGE_HINT)
     return Target(url.strip())
