@@ -7,7 +7,7 @@ import pytest
 from harness.rule_fleet import TERMS, draft_of
 from sidecar.core.fleet.draft import common_cause, cull_end_us, trial_end_us
 from sidecar.core.fleet.fleet_settings import limits
-from sidecar.core.fleet.records import Cull, HoldRow, Slot, Trial
+from sidecar.core.fleet.records import Cull, FleetState, HoldRow, Slot, Trial
 from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S
 
@@ -75,6 +75,10 @@ def test_next_decision_is_due_when_the_first_row_is_over(view: View, due_us: int
     state = draft.edits().state
     assert state is not None
     assert state.due_us == due_us
+
+
+def test_nothing_is_written_where_only_the_time_or_other_settings_would_change_the_state() -> None:
+    assert not draft_of(View(NOW, FleetState(due_us=NOW + S, retiring=3))).edits()
 
 
 @pytest.mark.parametrize(
