@@ -23,9 +23,6 @@ MAX_CAUSES: Final = 100
 OTHER: Final = "other"
 """The name for all further causes."""
 
-MAX_DEPARTED: Final = 10_000
-"""Maximum number of departed members that are remembered, for two windows at most."""
-
 NOTED_S: Final = 24 * 3600
 """How long the store remembers that an entry was written."""
 

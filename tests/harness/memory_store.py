@@ -27,7 +27,6 @@ from sidecar.core.types import US_PER_S, Beat, Entry, Presence
 from sidecar.store.alone import MAX_EVENTS, AloneStore
 from sidecar.store.protocol import (
     MAX_CAUSES,
-    MAX_DEPARTED,
     MAX_STRUCK,
     NOTED_S,
     OTHER,
@@ -35,6 +34,9 @@ from sidecar.store.protocol import (
     Conflict,
     Over,
 )
+
+MAX_DEPARTED = 10_000
+"""As in ``beat.lua``."""
 
 W = TypeVar("W", str, str | Entry)
 
