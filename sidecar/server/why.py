@@ -18,7 +18,7 @@ from sidecar.actions.actuator import ActionResult
 from sidecar.client.redaction import redacted
 from sidecar.config.rollout import SHADOW
 from sidecar.core.explain import reasons
-from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence, ErrorSample
+from sidecar.core.explain.samples import MESSAGE_LIMIT, ErrorSample
 from sidecar.core.fleet import members as fleet_members
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
@@ -112,20 +112,16 @@ class Why:
         value = self._value(seen, self._from.fleet())
         cull = seen.last_cull
         offset = seen.unix - seen.now
-        is_culled = cull is not None and _claim_id(seen.container) == cull.claim_id
+        latch, result = seen.container.latch, self._from.action()
+        is_culled = cull is not None and latch is not None and latch.claim_id == cull.claim_id
         samples = cull.samples if cull and is_culled else self._from.samples()
         return {
             **value,
             "samples": [_sample(each, offset) for each in samples],
             "capture": cull.capture if cull else None,
-            "last_cull": None if cull is None or is_culled else _last_cull(cull, offset),
-            "action": self._action(),
+            "action": result and {**result._asdict(), "at": round(result.at, 3)},
             "warnings": self._from.warnings(),
         }
-
-    def _action(self) -> dict[str, Any] | None:
-        result = self._from.action()
-        return None if result is None else {**result._asdict(), "at": round(result.at, 3)}
 
     def _value(self, seen: Snapshot, fleet: Fleet | None) -> dict[str, Any]:
         held = (fleet.hold if fleet else None) or self._from.local_hold()
@@ -218,7 +214,7 @@ def _claim(container: Container, age_s: float, answered_at: float) -> dict[str, 
         "reason": reasons.reason_word(answer),
         "sentence": reasons.answer(answer),
         "retry_after_s": None if left_s is None else round(left_s, 3),
-        "at": _rounded(answered_at),
+        "at": round(answered_at, 3),
     }
 
 
@@ -232,7 +228,7 @@ def _budget(container: Container, answered_at: float, fleet: Fleet | None, heard
     if counts is None or not counts.capacity:
         return None
     left = max(0, counts.capacity - counts.used)
-    return {"used": counts.used, "capacity": counts.capacity, "left": left, "at": _rounded(at)}
+    return {"used": counts.used, "capacity": counts.capacity, "left": left, "at": round(at, 3)}
 
 
 def _history(entries: Sequence[Entry], instance: str) -> list[dict[str, Any]]:
@@ -260,24 +256,12 @@ def _sample(sample: ErrorSample, offset: float) -> dict[str, Any]:
     }
 
 
-def _last_cull(cull: CullEvidence, offset: float) -> dict[str, Any]:
-    return {"at": round(cull.at, 3), "samples": [_sample(each, offset) for each in cull.samples]}
-
-
-def _claim_id(container: Container) -> str:
-    return container.latch.claim_id if container.latch else ""
-
-
 def _runbook(url: str, container: Container) -> str:
     """The runbook for the refusal of a cull or a retirement; else the first page."""
     answer = {State.SUSPECT: container.answer, State.RETIRING: container.lease_answer}.get(container.state)
     word = reasons.reason_word(answer) if answer is not None else ""
     anchor = reasons.runbook(word)
     return f"{url}#{anchor}" if url and anchor else url
-
-
-def _rounded(at: float | None) -> float | None:
-    return None if at is None else round(at, 3)
 
 
 def _written(value: dict[str, Any], format_: str) -> tuple[bytes, str]:
