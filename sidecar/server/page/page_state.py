@@ -37,10 +37,6 @@ FRESH_S: Final = 1.0
 STORE_WAIT_S: Final = 1.0
 """Maximum time that an answer waits for the store; then it has what was known before."""
 
-STORE_PAUSE_FACTOR: Final = 10
-"""The pause after a read of the store is this many times as long as the read, to spare a slow store."""
-
-MAX_PAUSE_S: Final = 30.0
 MOST_DEPARTED: Final = 20
 
 
@@ -108,7 +104,6 @@ class PageState:
         self._written_at = -inf
         self._stored: dict[str, Any] = {}
         self._reading: asyncio.Task[None] | None = None
-        self._next_read_at = -inf
 
     # -- when it is read ------------------------------------------------------------------------------------------
 
@@ -125,24 +120,19 @@ class PageState:
 
     def hurry(self) -> None:
         """Read all parts for the next answer: an order has changed them."""
-        self._written_at = self._next_read_at = -inf
+        self._written_at = -inf
 
     async def _refresh(self) -> None:
-        """Begin to read the store if it is time, and wait for the read a while."""
-        if self._reading is None and time.monotonic() >= self._next_read_at:
+        """Read the store, or go on with the read that is under way, and wait for it a while."""
+        if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_store())
-        if self._reading is not None:
-            await asyncio.wait((self._reading,), timeout=STORE_WAIT_S)
+        await asyncio.wait((self._reading,), timeout=STORE_WAIT_S)
 
     async def _read_store(self) -> None:
-        begun = time.monotonic()
         try:
             self._stored = await self.slow()
         except Exception as error:  # noqa: BLE001 - the page then shows what it showed before
             self._on_failure(error)
-        took_s = time.monotonic() - begun
-        self._next_read_at = begun + took_s + min(MAX_PAUSE_S, STORE_PAUSE_FACTOR * took_s)
-        self._reading = None
 
     # -- what it says ---------------------------------------------------------------------------------------------
 
