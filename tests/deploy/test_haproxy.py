@@ -122,7 +122,7 @@ class JobHaproxy(Haproxy):
         (directory / "server-state").write_text(EMPTY_STATE)
         (directory / "socat").write_text(SOCAT)
         (directory / "socat").chmod(0o700)
-        (directory / "reload").write_text(self._here(SCRIPT["data"]))
+        (directory / "reload").write_text(self._here(SCRIPT["data"].replace('\\"', '"')))
 
     def render(self, *allocations: str) -> None:
         """Write what Nomad renders with these allocations in its registry."""
