@@ -347,6 +347,18 @@ async def test_sidecar_that_finds_its_container_down_asks_if_no_sidecar_has(aske
         assert (await _started(file, "done", _waits, found)).times == []
 
 
+@pytest.mark.parametrize("now", [UP, Container(State.DOWN, 0.0, "app/a", latch=Latch("other", 2.0, "reason"))])
+async def test_container_that_has_moved_on_when_the_sidecar_looks_again_is_left_alone(
+    now: Container, asked: AskedFile
+) -> None:
+    story = Story(asked)
+    looks = iter([DOWN])
+    task = asyncio.create_task(story.actuator.run(lambda: next(looks, now)))
+    await eventually(lambda: _waits(story), timeout_s=60, what="it waits for a cull")
+    task.cancel()
+    assert story.times == []
+
+
 async def test_sidecar_asks_again_what_was_surely_not_carried_out(asked: AskedFile) -> None:
     await _started(asked, AWAY, _is_noted(asked, ActionProgress.NOT_CARRIED_OUT))
     story = await _started(asked, NO_POLICY, lambda story: story.results)

@@ -68,10 +68,10 @@ def _wait_for_end(pid: int) -> None:
 
 
 async def test_both_streams_and_the_exit_code_are_kept(hooks: HookDirectory) -> None:
-    output = await hooks.output("echo one; echo two >&2; exit 3")
+    output = await hooks.output("echo one; echo two >&2; printf '\\377'; exit 3")
     first, *rest = output.splitlines()
     assert re.fullmatch(r"the hook ended with exit code 3 after \d+\.\d s", first)
-    assert rest == ["one", "two"]
+    assert rest == ["one", "two", "\ufffd"]
     assert hooks.failures == []
 
 
