@@ -12,7 +12,6 @@ from typing import Final
 
 import click
 
-from sidecar.cli.asking_options import URL
 from sidecar.cli.colours import coloured
 from sidecar.cli.doctor import job, job_findings, redis_findings, scrape_findings, sidecar_findings
 from sidecar.cli.doctor.findings import Finding, FindingLevel, warn
@@ -32,23 +31,18 @@ _WIDTH: Final = max(map(len, FindingLevel))
     "--job", "job_file", metavar="FILE", help="Also look at this job of Nomad in JSON; - reads it from the input."
 )
 @click.option("--scrape", metavar="URL", help="Also propose selectors for this metrics page of the app.")
-@click.option("--url", hidden=True)
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, /, *, job_file: str | None, scrape: str | None, url: str | None, as_json: bool) -> int:
+def doctor(ctx: click.Context, /, *, job_file: str | None, scrape: str | None, as_json: bool) -> int:
     """Find problems in Redis, in the sidecar here and around it.
 
     \b
     nomad job run -output app.nomad.hcl | health-arbiter doctor --job -
 
     With --job and without settings it looks at the job alone. The exit code is 1 if one of the findings is a
-    failure, else 69 if no sidecar answers here, unless --job or --scrape is given. It leaves nothing behind.
+    failure, else 69 if no sidecar answers on this machine, unless --job or --scrape is given. It leaves nothing behind.
     """  # noqa: D301 - \b makes click leave the line as it is
-    environ = invocation(ctx).environ
-    if url is not None or (environ.get(URL) and not (job_file or scrape)):
-        name = URL if url is None else "--url"
-        raise click.UsageError(f"{name}: not for doctor: it looks at the machine on which it runs, so run it there")
-    is_set_here = {*origins(given(ctx), environ).values()} - {"default", "nomad"}
+    is_set_here = {*origins(given(ctx), invocation(ctx).environ).values()} - {"default", "nomad"}
     spec = None if job_file is None else job.read(job_file)
     page = None if scrape is None else scrape_findings.target(scrape)
     examined = _examined(config(ctx), spec, page, is_here=spec is None or bool(is_set_here))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -34,7 +34,7 @@ class Block:
             raise JobError(_NO_JOB)
         self._fields: Mapping[str, Any] = value
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         """The names of its fields."""
         return iter(self._fields)
 

@@ -1,6 +1,6 @@
 """The findings of ``doctor`` in a job: settings that Nomad accepts, and that later restart or strand the wrong task.
 
-Each has bitten at a real Nomad. Its sentence is short; the table of traps in nomad/README.md says what happens.
+The sentences are short: the table of traps in nomad/README.md says what happens.
 """
 
 from __future__ import annotations

@@ -42,8 +42,11 @@ class Pair(NamedTuple):
     arbiter: Block
     settings: Config
     ports: Mapping[str, int]
+    """Label -> port as the tasks see it."""
     checks: list[Check]
+    """The checks of all services of the group."""
     is_public_secured: bool
+    """Whether the health answers speak TLS."""
 
     @property
     def action(self) -> str:
