@@ -54,7 +54,7 @@ class Listening:
         for opened in await in_thread(bind_tcp, host, port):
             self._listen(opened)
 
-    def open_unix(self, path: str) -> None:
+    async def open_unix(self, path: str) -> None:
         """Listen on a unix socket that its owner and group may use; OSError when that is not possible."""
         remove_stale(path)
         self._listen(bind_unix(path))

@@ -80,6 +80,7 @@ class LocalServer:
         self._closing = closing or asyncio.Event()
         self._listening = Listening(self._take)
         self.addresses = self._listening.addresses
+        self.open_tcp, self.open_unix = self._listening.open_tcp, self._listening.open_unix
         self.stop = self._listening.stop
         self._starting: dict[asyncio.Task[None], None] = {}
         """The connections that are not open yet, the oldest first."""
@@ -99,14 +100,6 @@ class LocalServer:
             "auto_decompress": False,
         }
         self._server = Server(self._answer, handler_cancellation=True)
-
-    async def open_tcp(self, host: str, port: int) -> None:
-        """Listen on ``host:port``; OSError when that is not possible."""
-        await self._listening.open_tcp(host, port)
-
-    async def open_unix(self, path: str) -> None:
-        """Listen on a unix socket that its owner and group may use; OSError when that is not possible."""
-        self._listening.open_unix(path)
 
     def _take(self, connection: socket.socket, host: str) -> None:
         """Begin to serve a connection. Each takes the certificate of its time."""

@@ -82,21 +82,15 @@ class PublicServer:
         self._listening = Listening(
             self._add, gate=gate, on_ready=self.turn, on_full=lambda: self._make_room("descriptors")
         )
+        self.addresses = self._listening.addresses
+        self.open_tcp = self._listening.open_tcp
+        self.stop = self._listening.stop
         self._connections: dict[int, _Client] = {}
         self._of_host: defaultdict[str, dict[_Client, None]] = defaultdict(dict)
         """The connections of each address, those that are silent for longest first."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._due_at = 0.0
         self.loop.add_reader(self._epoll.fileno(), self.turn)
-
-    @property
-    def addresses(self) -> list[str]:
-        """Where it listens."""
-        return self._listening.addresses
-
-    async def open_tcp(self, host: str, port: int) -> None:
-        """Listen on ``host:port``; OSError when that is not possible."""
-        await self._listening.open_tcp(host, port)
 
     def turn(self) -> None:
         """Serve what is ready, for about ``TURN_S``.
@@ -121,10 +115,6 @@ class PublicServer:
         """
         if self.loop.time() >= self._due_at:
             self.turn()
-
-    def stop(self) -> None:
-        """Close the listening sockets. A second call does nothing; connections stay open."""
-        self._listening.stop()
 
     async def close(self) -> None:
         """Stop listening and cut every connection."""
