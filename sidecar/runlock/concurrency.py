@@ -62,7 +62,7 @@ class Lock(ABC):
         self.release()
 
 
-class WithStandby:
+class WithStandby(Lock):
     """A lock with standbys that wait for it. A process that gets neither ``main`` nor ``standby`` ends.
 
     As many wait as ``max_procs`` of ``standby`` allows: one by default.
@@ -119,15 +119,13 @@ class WithStandby:
             self._standby.release()
             _rename(before)
 
+    def heartbeat(self) -> bool:
+        """Keep main; False once it is lost."""
+        return self._main.heartbeat()
+
     def release(self) -> None:
         """Give main back."""
         self._main.release()
-
-    def __enter__(self) -> int | None:
-        return self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
     def _wait(self) -> int | None:
         waits = 0

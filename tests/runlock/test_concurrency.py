@@ -67,8 +67,10 @@ def test_a_standby_takes_over_after_the_wait_in_which_main_came_free(tmp_path: P
     main = ConcurrencyLimit(tmp_path)
     main.acquire()
     nap = Nap(at, main.release)
-    with pair(tmp_path, nap) as lock_id, ConcurrencyLimit(tmp_path, name="standby") as next_standby:
-        assert (lock_id, len(nap.naps), next_standby) == (1, at, 1)
+    standby = pair(tmp_path, nap)
+    with standby as lock_id, ConcurrencyLimit(tmp_path, name="standby") as next_standby:
+        assert (lock_id, len(nap.naps), next_standby, standby.heartbeat()) == (1, at, 1, True)
+    assert not standby.heartbeat()
 
 
 def test_third_process_leaves_without_a_wait(tmp_path: Path) -> None:
