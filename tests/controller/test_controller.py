@@ -50,7 +50,7 @@ async def test_app_reports_its_version_and_the_next_incarnation_its_own() -> Non
             ErrorReport(0, app_start="boot-2"),
             ErrorReport(0, app_start="boot-2", version="412"),
         ):
-            await rig.pings(report)
+            await rig.reports(report)
             versions.append(rig.controller.container.app_version)
         assert versions == ["411", "411", "", "412"]
 

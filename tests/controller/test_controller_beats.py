@@ -97,7 +97,7 @@ async def test_while_the_store_is_away_nothing_is_claimed_and_after_that_the_fle
     async with beating() as (rig, store):
         await rig.advance(1)
         store.answer = AWAY
-        await rig.pings(ErrorReport(fatal=True))  # a condition that still stands after a minute
+        await rig.reports(ErrorReport(fatal=True))  # a condition that still stands after a minute
         await rig.advance(away_s)
         assert (rig.budget.asked, rig.controller.snapshot.beat_error) == ([], "timeout")
         store.answer = Fleet(10, 10)

@@ -62,7 +62,7 @@ async def test_every_life_has_a_word_and_a_part_of_the_jitter_of_its_own() -> No
     async with aging_stage(rng=Random(0)) as rig:
         identities = [rig.controller.container.identity]
         for number in range(2, 6):
-            await rig.pings(ErrorReport(0, app_start=f"boot-{number}"))
+            await rig.reports(ErrorReport(0, app_start=f"boot-{number}"))
             identities.append(rig.controller.container.identity)
         assert len({identity.holder for identity in identities}) == len({identity.part for identity in identities}) == 5
         assert all(0 <= identity.part <= 1 for identity in identities)

@@ -81,7 +81,7 @@ class Play:
             for ping in action:
                 self.naive.receive(ping, rig.loop.time())
                 self.naive.culled |= rig.latch is not None
-            await rig.pings(*action)
+            await rig.reports(*action)
         elif rig.budget.outstanding:
             if isinstance(action, Granted):
                 self.granted += rig.budget.outstanding

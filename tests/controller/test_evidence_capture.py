@@ -51,7 +51,7 @@ def _stage(look: Looker, policy: Policy = NO_SETTLE) -> ControllerRig:
 async def test_hook_is_run_between_the_grant_and_the_drain() -> None:
     look = Looker(takes_s=2.0)
     async with _stage(look) as rig:
-        await rig.pings(SICK)
+        await rig.reports(SICK)
         await rig.answered(GRANTED)
         assert (rig.state(), _capture(rig)) == (State.SUSPECT, None)
         await rig.advance(2.0)
@@ -78,7 +78,7 @@ async def test_hold_that_a_person_sets_while_the_hook_runs_is_heard(
     again: Denied | Granted | Unknown, state: State, returned: list[tuple[str, str]]
 ) -> None:
     async with _stage(Looker(takes_s=2.0)) as rig:
-        await rig.pings(SICK)
+        await rig.reports(SICK)
         await rig.answered(GRANTED)
         await rig.advance(2.0)
         assert rig.state() is State.SUSPECT
@@ -90,7 +90,7 @@ async def test_hold_that_a_person_sets_while_the_hook_runs_is_heard(
 async def test_hook_that_fails_is_told_and_does_not_keep_the_container_up() -> None:
     failure = RuntimeError("broken")
     async with _stage(Looker(failure=failure)) as rig:
-        await rig.pings(SICK)
+        await rig.reports(SICK)
         await rig.answered(GRANTED)
         assert (rig.state(), _capture(rig), rig.failures) == (State.DRAINING, None, [failure])
 
@@ -99,7 +99,7 @@ async def test_hook_that_fails_is_told_and_does_not_keep_the_container_up() -> N
 async def test_in_shadow_mode_nothing_is_run() -> None:
     look = Looker()
     async with _stage(look, replace(NO_SETTLE, enforce=False)) as rig:
-        await rig.pings(SICK)
+        await rig.reports(SICK)
         await rig.answered(GRANTED)
         assert rig.controller.container.would_culls == 1
         assert rig.controller.snapshot.last_cull is None
@@ -110,9 +110,9 @@ async def test_in_shadow_mode_nothing_is_run() -> None:
 async def test_hook_is_given_up_when_the_app_begins_another_life() -> None:
     look = Looker(takes_s=60.0)
     async with _stage(look) as rig:
-        await rig.pings(SICK)
+        await rig.reports(SICK)
         await rig.answered(GRANTED)
-        await rig.pings(ErrorReport(0, app_start="life-2"))
+        await rig.reports(ErrorReport(0, app_start="life-2"))
         assert look.given_up == 1
         await rig.advance(100.0)
         assert rig.state() is State.UP
@@ -122,11 +122,11 @@ async def test_hook_is_given_up_when_the_app_begins_another_life() -> None:
 @in_virtual_time
 async def test_samples_end_with_the_life_and_those_of_the_cull_are_kept() -> None:
     async with _stage(Looker()) as rig:
-        await rig.pings(SICK)
+        await rig.reports(SICK)
         await rig.answered(GRANTED)
-        await rig.pings(ErrorReport(message="while it drains"))
+        await rig.reports(ErrorReport(message="while it drains"))
         assert len(rig.controller.assessment.samples.newest()) == 2
-        await rig.pings(ErrorReport(0, app_start="life-2"))
+        await rig.reports(ErrorReport(0, app_start="life-2"))
         assert rig.controller.assessment.samples.newest() == ()
         kept = rig.controller.snapshot.last_cull
         assert kept is not None

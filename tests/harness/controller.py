@@ -248,13 +248,9 @@ class ControllerRig:
         assert self.controller.inbox.offer(reports)
         await settle()
 
-    async def pings(self, *pings: ErrorReport) -> None:
-        """Put one message of pings into the inbox."""
-        await self.reports(*pings)
-
     async def errors(self, count: int = 1, *, kind: str = "unknown", app_start: str | None = None) -> None:
         """Put one ping of ``count`` server errors into the inbox."""
-        await self.pings(ErrorReport(count, ErrorLevel.SERVER_ERROR, kind, app_start=app_start))
+        await self.reports(ErrorReport(count, ErrorLevel.SERVER_ERROR, kind, app_start=app_start))
 
     async def answered(self, answer: Answer | Exception) -> None:
         """Answer the outstanding claim, and let the controller process the answer."""
