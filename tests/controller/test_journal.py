@@ -19,7 +19,7 @@ import pytest
 
 from sidecar.controller import journal as journal_module
 from sidecar.controller.journal import Journal, Memory
-from sidecar.core.types import Latch, RandomIdentity
+from sidecar.core.types import Latch, Policy, RandomIdentity, State
 
 TOP = Path(__file__).parents[2]
 BOUND_S = 0.05
@@ -81,6 +81,18 @@ async def test_saved_memory_is_loaded_by_the_next_sidecar(kept: Kept, tmp_path: 
     await kept.journal.save(memory)
     assert await Kept(tmp_path).load() == memory
     assert kept.failures == []
+
+
+def test_memory_goes_on_as_the_container_that_it_is_of() -> None:
+    unix = 1_700_000_004.25
+    culled = LATCHED.container(100.0, unix, Policy(), RandomIdentity("lease-2"))
+    assert (culled.state, culled.due, culled.latch) == (State.DRAINING, 106.0, LATCHED.latch)
+    assert (culled.app_start, culled.claim_id, culled.asked) == ("boot-2", "web/a/-", True)
+    assert (culled.born, culled.identity) == (100.0, RandomIdentity("lease-2"))
+    retired = RETIRED.container(100.0, unix, Policy(), RandomIdentity("lease-2"))
+    assert (retired.lease, retired.born, retired.identity) == ("lease-1", 100.0 - 10_003.75, RETIRED.identity)
+    shadow = LATCHED.container(100.0, unix, Policy(enforce=False), RandomIdentity("lease-2"))
+    assert (shadow.state, shadow.latch, shadow.claim_id) == (State.STARTING, None, "web/a/-")
 
 
 @pytest.mark.parametrize(
