@@ -28,7 +28,7 @@ class RollingCounts:
     distinct keys have counts of their own, ``known`` ones first; later ones are counted as ``other``.
     """
 
-    __slots__ = ("_closed", "_closed_total", "_ever", "_now_s", "_past", "current", "seconds")
+    __slots__ = ("_closed", "_closed_total", "_ever", "_max_keys", "_now_s", "_past", "current", "seconds")
 
     def __init__(self, seconds: int, now_s: int, max_keys: int = 32, known: Iterable[str] = ()) -> None:
         if seconds < 1:
@@ -37,7 +37,8 @@ class RollingCounts:
         self.current: dict[str, int] = {}
         self._closed: dict[str, int] = {}
         self._closed_total = 0
-        self._ever = _Cap(max_keys, known)
+        self._ever = dict.fromkeys(known, 0)
+        self._max_keys = max_keys
         self._past: deque[_Bucket] = deque()
         self._now_s = now_s
 
@@ -51,7 +52,9 @@ class RollingCounts:
     def _open(self, key: str, count: int) -> None:
         if not count:
             return
-        key = self._ever.fit(key)
+        if key not in self._ever and len(self._ever) >= self._max_keys:
+            key = OTHER  # so that a flood of invented keys needs no memory
+        self._ever.setdefault(key, 0)
         self.current[key] = self.current.get(key, 0) + count
 
     @property
@@ -84,7 +87,7 @@ class RollingCounts:
         for key, count in self.current.items():
             self._closed[key] = self._closed.get(key, 0) + count
             self._closed_total += count
-        self._ever.settle(self.current)
+        self._ever = _sum(self._ever, self.current)
         self.current = {}
 
     def _forget(self, expired: dict[str, int]) -> None:
@@ -98,7 +101,7 @@ class RollingCounts:
 
     def clear(self) -> None:
         """Empty the window; ``ever`` stays."""
-        self._ever.settle(self.current)
+        self._ever = _sum(self._ever, self.current)
         self.current, self._closed, self._closed_total = {}, {}, 0
         self._past.clear()
 
@@ -108,7 +111,7 @@ class RollingCounts:
 
     def ever(self) -> dict[str, int]:
         """Count of each key since the beginning, for counters that only grow."""
-        return _sum(self._ever.counts, self.current)
+        return _sum(self._ever, self.current)
 
     def leaving(self, limit: int) -> tuple[int, int]:
         """Number of events that leave until less than ``limit`` are left, and the seconds until then; 0 if it is less.
@@ -136,27 +139,6 @@ class RollingCounts:
         yield from self._past
         if self.current:
             yield _Bucket(self._now_s, self.current)
-
-
-class _Cap:
-    """The first ``size`` keys keep their names, so that a flood of invented kinds needs no memory."""
-
-    __slots__ = ("counts", "size")
-
-    def __init__(self, size: int, known: Iterable[str]) -> None:
-        self.size = size
-        self.counts = dict.fromkeys(known, 0)
-
-    def fit(self, key: str) -> str:
-        if key not in self.counts:
-            if len(self.counts) >= self.size:
-                key = OTHER
-            self.counts.setdefault(key, 0)
-        return key
-
-    def settle(self, counts: dict[str, int]) -> None:
-        for key, count in counts.items():
-            self.counts[key] += count
 
 
 def _sum(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
