@@ -43,7 +43,7 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         signal.signal(_number, lambda *_: None)
 
 
-MOST_PROCESS_CASES: Final = 100
+MOST_PROCESS_CASES: Final = 80
 """They run one after another, with every change."""
 
 

@@ -11,7 +11,6 @@ from harness.sidecar import AT_ONCE
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
-
     from harness.children import StartSidecar
     from harness.redis_server import RedisServer
     from harness.sidecar import Sidecar

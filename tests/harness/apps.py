@@ -1,4 +1,4 @@
-"""Apps behind a balancer or beside a sidecar: in this process, failing on request, or with a real Redis client."""
+"""Apps behind a balancer or beside a sidecar, which fail on request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.child import Child, python_env
+from harness.child import Child
 from harness.http_request import request
 from harness.ports import free_port
 
@@ -50,26 +50,3 @@ def shares(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, flo
     """The share of each app in the requests between two readings of ``served``."""
     served = {name: after[name] - before[name] for name in before}
     return {name: count / sum(served.values()) for name, count in served.items()}
-
-
-class RealApp(Child):
-    """``apps/aiohttp_app.py``, which needs Redis for every request; ``environment`` is added."""
-
-    def __init__(self, directory: Path, redis_port: int, environment: Mapping[str, str]) -> None:
-        super().__init__("app", directory)
-        self._redis_port = redis_port
-        self._environment = environment
-        self.port = free_port()
-
-    def work(self, times: int) -> list[int]:
-        """The statuses of this many requests, one after the other."""
-        return [request(self.port, "/work")[0] for _ in range(times)]
-
-    def _command(self) -> list[str]:
-        return [sys.executable, str(PROGRAMS / "aiohttp_app.py"), str(self.port), str(self._redis_port)]
-
-    def _env(self) -> dict[str, str]:
-        return python_env(**{"ARBITER_LOCAL_LISTEN": "off", **self._environment})
-
-    def _is_ready(self) -> bool:
-        return request(self.port, "/metrics")[0] == 200
