@@ -24,8 +24,6 @@ NOTABLE: Final = (
 """Words of the ledger that the report counts beside culls, refusals and retirements."""
 
 ALL: Final = 100
-_APART_S: Final = 5.0
-"""Maximum difference between the clocks of the sidecars and of the store."""
 
 
 class Cause(NamedTuple):
@@ -134,7 +132,7 @@ def report_of(
     unique = dict.fromkeys(entry._replace(id="", once="") for entry in entries if since <= entry.at <= until)
     seen = sorted(unique, key=lambda entry: entry.at)
     counts = Counter(entry.what for entry in seen)
-    replaced = [] if mode == SHADOW else _replaced(seen)
+    replaced = [entry for entry in seen if entry.what == "replaced" and mode != SHADOW]
     return FleetReport(
         service,
         mode,
@@ -187,18 +185,6 @@ def _recurring(seen: Sequence[Entry], until: float) -> tuple[Recurring, ...]:
         Recurring(each.cause, each.since, each.last, each.culls, each.days, each.out_s, samples[each.cause])
         for each in recurrence.recurring(rows, round(until * US_PER_S))
     )
-
-
-def _replaced(seen: Sequence[Entry]) -> list[Entry]:
-    """The replacements, without those of revived containers, which look the same to the store."""
-    revived = [entry for entry in seen if entry.what == "revived"]
-
-    def is_another(entry: Entry) -> bool:
-        begun = entry.at - (entry.seconds or 0.0)
-        times = (one.at for one in revived if one.instance == entry.instance)
-        return not any(begun - _APART_S <= at <= entry.at + _APART_S for at in times)
-
-    return [entry for entry in seen if entry.what == "replaced" and is_another(entry)]
 
 
 def _times(entries: Iterable[Entry]) -> Times:

@@ -32,7 +32,6 @@ CULLS = [
 ]
 BY_CAUSE = (Cause("redis", 2, 1, 1, 0), Cause("http", 1), Cause("unknown", 1), Cause("old", 0, 0, 0, 1))
 SUSPECTS = [Entry("suspect", 1), Entry("recovered", 2), Entry("suspect", 3)]
-REPLACED = Entry("replaced", 100.0, "a", "redis", seconds=60.0)
 ONCE = Times(1, 60.0, 60.0, 60.0)
 HOLDS = [
     Entry("hold", 10, "", "", "deploy", "ann", 100.0),
@@ -61,11 +60,6 @@ COUNTED: dict[str, tuple[list[Entry], dict[str, Any]]] = {
     "times of a hundred": (took("replaced", *map(float, range(1, 101))), {"replaced_s": Times(100, 50.0, 95.0, 100.0)}),
     "without a time": ([Entry("replaced", 1.0, kind="redis")], {"replaced_s": Times()}),
     "a retirement's": ([*took("replaced", 60.0, kind="")], {"retired_s": ONCE, "replaced_s": Times()}),
-    "revived since the cull": ([REPLACED, Entry("revived", 70.0, "a")], {"replaced_s": Times()}),
-    "revived, a clock ahead": ([REPLACED, Entry("revived", 103.0, "a")], {"replaced_s": Times()}),
-    "revived before the cull": ([REPLACED, Entry("revived", 20.0, "a")], {"replaced_s": ONCE}),
-    "revived long after": ([REPLACED, Entry("revived", 300.0, "a")], {"replaced_s": ONCE}),
-    "another one revived": ([REPLACED, Entry("revived", 70.0, "b")], {"replaced_s": ONCE}),
     "holds": (
         HOLDS,
         {"holds": (HoldPeriod(10, "ann", "deploy", "", 100.0, 50), HoldPeriod(200, "bob", "look", "web-1", 100.0))},
