@@ -37,7 +37,7 @@ def memory(rig: Rig) -> Iterator[Row]:
     yield Row("RSS with Redis", "MiB", rig.in_turn(lambda tree: rss(tree, CALM_S), 3), at_most(46))
     with Pages(100) as pages:
         scraping: dict[str, Setting] = {"scrape_url": pages.url, "scrape_errors": "errors_total"}
-        samples = rig.in_turn(lambda tree: rss(tree, SCRAPING_S, **scraping, **tree.scraped_each("1s")), 3)
+        samples = rig.in_turn(lambda tree: rss(tree, SCRAPING_S, **scraping, **tree.scraped_each(1)), 3)
     yield Row("RSS while scraping", "MiB", samples, at_most(49))
 
 

@@ -49,9 +49,11 @@ class Tree:
         """Settings that only this checkout needs."""
         return _OF_0_2 if self.is_0_2 else {}
 
-    def scraped_each(self, interval: str) -> dict[str, Setting]:
-        """The setting of the time between two scrapes."""
-        return {"scrape_interval" if self.is_0_2 else "check_interval": interval}
+    def scraped_each(self, interval_s: float) -> dict[str, Setting]:
+        """The settings of the time between two scrapes."""
+        if self.is_0_2:
+            return {"scrape_interval": interval_s}
+        return {"check_interval": interval_s, "redis_timeout": interval_s / 2}
 
     def env(self, environ: Mapping[str, str]) -> dict[str, str]:
         """An environment in which Python finds this checkout, and keeps its bytecode as an installed one does."""

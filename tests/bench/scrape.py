@@ -74,7 +74,7 @@ def measure(rig: Rig) -> Iterator[Row]:
     settings: dict[str, Setting] = {"scrape_errors": WANTED, "error_limit": NEVER, "outlier": "off"}
     with Pages(SERIES) as pages:
         daemons = {
-            tree.name: rig.start(tree, "scrape", scrape_url=pages.url, **settings, **tree.scraped_each(f"{EVERY_S}s"))
+            tree.name: rig.start(tree, "scrape", scrape_url=pages.url, **settings, **tree.scraped_each(EVERY_S))
             for tree in rig.trees
         }
 
