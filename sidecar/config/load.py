@@ -72,4 +72,4 @@ def _dependent(valid: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _given(flags: Mapping[str, str], environ: Mapping[str, str]) -> sources.Sources:
-    return sources.read({*setting_names()}, flags, environ)
+    return sources.read({*setting_names()}, flags, environ, model.in_environment(environ))

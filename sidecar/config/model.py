@@ -6,11 +6,12 @@ import types
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import Field, create_model
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from sidecar.config import field_types
 from sidecar.config.rollout import Mode
-from sidecar.config.settings import Config
+from sidecar.config.settings import PREFIX, Config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,11 +50,35 @@ def declared() -> Mapping[str, Setting]:
     return types.MappingProxyType(found)
 
 
+class _Validated(BaseSettings):
+    """Settings with values from ``load`` only, which passes what all sources together have."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="forbid", hide_input_in_errors=True, str_strip_whitespace=True
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        *others: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        **more: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
 @cache
-def _model() -> type[BaseModel]:
-    config = ConfigDict(extra="forbid", hide_input_in_errors=True, str_strip_whitespace=True, validate_default=True)
+def _model() -> type[_Validated]:
     fields: dict[str, Any] = {name: (each.annotation, each.default) for name, each in declared().items()}
-    return create_model("Settings", __config__=config, **fields)
+    return create_model("Settings", __base__=_Validated, **fields)
+
+
+def in_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings that these variables give. Job files and units leave one out with an empty variable."""
+    source = EnvSettingsSource(_model())
+    source.env_vars = {name.lower(): value for name, value in environ.items() if value}
+    return source()
 
 
 def validated(given: Mapping[str, Any]) -> dict[str, Any]:
