@@ -14,7 +14,7 @@ import click
 
 from sidecar.cli.parameters import invocation
 from sidecar.config import addresses, sources
-from sidecar.config.settings import Config, setting_names
+from sidecar.config.settings import Config, parts_of, setting_names
 from sidecar.net.client_tls import KeyPair
 from sidecar.runlock import durations
 
@@ -34,17 +34,13 @@ def _seconds(value: object) -> float:
     return durations.parse(str(value))
 
 
-_READ: Final[dict[str, dict[str, Callable[[Any], object]]]] = {
-    "server": {
-        "local_listen": addresses.loopback_or_off,
-        "socket": addresses.socket_path,
-        "token_file": addresses.path,
-    },
-    "tls": {"tls_cert": addresses.path, "tls_key": addresses.path, "tls_client_ca": addresses.path},
-    "redis": {"redis_timeout": _seconds},
-    "judging": {"check_interval": _seconds},
+_READ: Final[dict[str, Callable[[Any], object]]] = {
+    "local_listen": addresses.loopback_or_off,
+    "socket": addresses.socket_path,
+    **dict.fromkeys(("token_file", "tls_cert", "tls_key", "tls_client_ca"), addresses.path),
+    **dict.fromkeys(("redis_timeout", "check_interval"), _seconds),
 }
-"""Part -> the settings of it that are read, and how."""
+"""The settings that are read, and how."""
 
 
 class Remote(NamedTuple):
@@ -112,17 +108,16 @@ def asking(ctx: click.Context) -> Asking:
     # A variable that nobody knows is the sidecar's affair.
     if problems := [each for each in given.problems if each.startswith(sources.variable("config"))]:
         raise click.UsageError("\n".join(problems))
-    config = Config()
-    parts = {part: getattr(config, part)._replace(**_read(settings, given)) for part, settings in _READ.items()}
+    values = {name: value for part in Config() for name, value in part._asdict().items()} | _read(given)
     url = ctx.meta.get("url")
     name, text = (URL, environ.get(URL, "")) if url is None else ("--url", url)
     remote = _remote(name, text) if text else None
-    return Asking.of(config._replace(**parts))._replace(remote=remote, token=environ.get(TOKEN, "").strip())
+    return Asking.of(parts_of(values))._replace(remote=remote, token=environ.get(TOKEN, "").strip())
 
 
-def _read(settings: dict[str, Callable[[Any], object]], given: sources.Sources) -> dict[str, object]:
+def _read(given: sources.Sources) -> dict[str, object]:
     values, merged = {}, given.merged()
-    for name, read in settings.items():
+    for name, read in _READ.items():
         if name in merged:
             try:
                 values[name] = read(merged[name])
