@@ -114,21 +114,6 @@ def test_store_in_memory_makes_this_sidecar_the_whole_service(start_thread: Star
     assert command(one, "release") == (0, f"the service is released{ASKS}\n", "")
 
 
-def test_sidecar_is_found_by_its_socket_and_its_public_listener_is_named(
-    start_thread: StartThread, run_dir: Path
-) -> None:
-    one = start_thread(socket=run_dir / "app.sock")
-    public = "{}:{}".format(*one.address("public"))
-    done = command(one, "fleet", ARBITER_LOCAL_LISTEN=public, ARBITER_SOCKET="", ARBITER_PUBLIC_LISTEN="127.0.0.1:0")
-    assert (done.code, done.out) == (69, "")
-    assert done.err.startswith(f"health-arbiter: {public} (ARBITER_LOCAL_LISTEN) looks like the public listener")
-    assert command(one, "fleet", ARBITER_LOCAL_LISTEN="off").code == 0
-    assert command(one, "fleet", "--local-listen", "off", ARBITER_SOCKET="").code == 69
-    assert (
-        command(one, "fleet", "--socket", str(run_dir / "app.sock"), "--local-listen=off", ARBITER_SOCKET="").code == 0
-    )
-
-
 def test_wrong_token_is_refused_and_the_right_one_is_read_from_its_file(
     start_thread: StartThread, run_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
