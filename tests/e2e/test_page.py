@@ -225,6 +225,7 @@ FLEET: Final = {
     "alive": 4,
     "suspect": 2,
     "down": 1,
+    "draining": 0,
     "retiring": 0,
     "cause": "redis",
     "policies": 1,
