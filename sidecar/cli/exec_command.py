@@ -1,4 +1,4 @@
-"""``exec``: any command under a run lock. It has to start quickly: cron starts it every minute on every machine."""
+"""``exec``: any command under a run lock, for the help and for completion; ``cli.main`` runs it without click."""
 
 from __future__ import annotations
 

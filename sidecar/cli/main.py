@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from sidecar.cli.exit_codes import EXIT_BUG, EXIT_USAGE
-from sidecar.cli.terminal import COMPLETE, complain
+from sidecar.cli.terminal import COMPLETE, PROGRAM, complain
 
 if TYPE_CHECKING:
     from sidecar.config.settings import Config
@@ -45,6 +45,10 @@ def main(argv: Sequence[str] | None = None, serve: Serve | None = None) -> int:
     try:
         if arguments[:1] == ["run"] and COMPLETE not in os.environ and not {*_ANSWERED} & {*arguments}:
             return _run(arguments, serve)
+        if arguments[:1] == ["exec"] and COMPLETE not in os.environ:
+            from sidecar.runlock import exec_program  # noqa: PLC0415 - cron starts it every minute: it needs no click
+
+            return exec_program.main(arguments[1:], f"{PROGRAM} exec")
         _hide_from_plugins()
         from sidecar.cli import application  # noqa: PLC0415 - click, which the parent of a run must not load
 
