@@ -338,19 +338,29 @@ def test_cull_helps_only_if_the_refused_did_not_recover_as_often(
     assert it.entries[-1].reason == ("" if helped else "control")
 
 
-def test_control_group_begins_anew_with_each_cull() -> None:
-    it = refused_then(4, 4)
-    it.advance_beating(WINDOW_S + 10, *names(20))
-    it.beat_all("c05", "c06", "c07", presence=SUSPECT)
-    it.claim_and_go_down("c05")
-    for name in ("c06", "c07"):
-        it.claim(name)
-        it.beat(name, SUSPECT)
-    it.replaced("c05")
-    it.beat("c06")
-    it.advance(60)
-    it.beat("c05")
-    assert it.outcomes() == (0, 0, 2), "one of two recovered; the four of the first cull do not count"
+@pytest.mark.parametrize(
+    ("refused", "recovered", "ended", "before", "outcome"),
+    [
+        pytest.param(5, 3, 1, (2, 1), "unclear", id="one of two recovered since"),
+        pytest.param(5, 3, 1, (2, 0), "helped", id="one of three"),
+        pytest.param(4, 2, 0, (2, 0), "helped", id="all recovered before"),
+    ],
+)
+def test_control_group_is_of_those_that_could_still_recover_at_the_cull(
+    refused: int, recovered: int, ended: int, before: tuple[int, int], outcome: str
+) -> None:
+    watched = Cull(
+        *("x", "0", "redis", NOW - 99, "watched"),
+        by="c00",
+        by_incarnation="1",
+        well_us=NOW - TERMS.probation_us,
+        recovered=before[0],
+        ended=before[1],
+    )
+    control = {"refused|redis": refused, "recovered|redis": recovered, "ended|redis": ended}
+    draft = draft_of(View(NOW, culls={"c00": watched}, control=control))
+    outcomes.arrive(draft, Beat("c00", "1", WELL))
+    assert draft.outcomes == {f"{outcome}|redis": 1}
 
 
 # -- tokens that come back ----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from harness.rule_fleet import RuleFleet, fleet_of_size, names
+from harness.rule_fleet import RuleFleet, fleet_of_size, names, word
 from sidecar.core.fleet.records import Recurrence
 from sidecar.core.fleet.recurrence import DAY_US, MOST_CAUSES, culled, recurring, replaced
 from sidecar.core.types import MANUAL, US_PER_S, Fleet, Granted, Presence
@@ -91,6 +91,13 @@ def test_fleet_tells_of_a_cause_that_is_culled_on_three_days() -> None:
     assert cause.out_s == 3 * 40.0
     it.advance(7 * DAY_US // US_PER_S)
     assert it.beat("c03").recurring == ()
+
+
+def test_claim_that_is_asked_again_is_one_cull() -> None:
+    it = fleet_of_size(4)
+    it.beat("c00", Presence.SUSPECT)
+    assert [word(it.claim("c00")) for _ in range(3)] == ["granted"] * 3
+    assert it.state.recurrences["redis"].culls == 1
 
 
 def culled_once(it: RuleFleet, name: str) -> Fleet:

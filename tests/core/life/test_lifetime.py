@@ -83,5 +83,3 @@ def test_life_is_due_at_its_own_age(policy: Policy, life: Container, due: float 
 )
 def test_busy_waits_and_idle_goes(policy: Policy, now: float, load: Load | None, expected: object) -> None:
     assert is_due(MIDDLE, load, now, policy) is expected
-
-
