@@ -1,4 +1,4 @@
-"""A wall clock for one child process (libfaketime): it stands still until it is set, or runs with an offset.
+"""A wall clock for one child process (libfaketime), which stands still until it is set.
 
 The monotonic clock, which event loops use, is the real one.
 """
@@ -31,15 +31,8 @@ class FakeClock:
         self._now_us = round(now_s * _PER_SECOND_US)
         seconds, micros = divmod(self._now_us, _PER_SECOND_US)
         # Half a microsecond more, because libfaketime truncates.
-        self._write(f"{seconds}.{micros:06d}500\n")
-
-    def run(self, ahead_s: int) -> None:
-        """Run with the real clock from now on, by this many seconds ahead of it; behind it when negative."""
-        self._write(f"{ahead_s:+d}\n")
-
-    def _write(self, text: str) -> None:
         draft = self._file.with_suffix(".draft")
-        draft.write_text(text)
+        draft.write_text(f"{seconds}.{micros:06d}500\n")
         draft.replace(self._file)
 
     def env(self) -> dict[str, str]:

@@ -126,10 +126,6 @@ class RedisServer(Child):
         """Move that clock by a step; backwards when negative."""
         self.set_time(self._fake_clock().now_s + seconds)
 
-    def run_clock(self, ahead_s: int) -> None:
-        """Let the clock run with the real clock, by this many seconds ahead of it; behind it when negative."""
-        self._fake_clock().run(ahead_s)
-
     def _connected(self) -> redis.Redis:
         return redis.Redis(
             host="127.0.0.1",

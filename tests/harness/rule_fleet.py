@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from harness.memory_store import MemoryStore, SortedSet
+from harness.memory_store import MemoryStore
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState
@@ -62,10 +62,6 @@ class Kept(MemoryStore):
     def runs_as(self, run_id: str) -> None:
         """Go on in another process of the server."""
         self.run_id = run_id
-
-    def forgets_settings(self) -> None:
-        """Forget the settings in force."""
-        self._heard = SortedSet()
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
         self.reads += 1
