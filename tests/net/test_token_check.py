@@ -73,21 +73,14 @@ async def test_request_without_a_token_does_not_read_the_file(disk: Disk, header
 
 
 @in_virtual_time
-async def test_request_that_waits_for_a_hung_disk_is_refused_in_time_with_the_reason(disk: Disk) -> None:
-    begun_at = asyncio.get_running_loop().time()
-    refused = await _refused(TokenCheck(disk.read))
-    assert asyncio.get_running_loop().time() - begun_at == pytest.approx(LIMIT_S)
-    assert (refused.status, refused.word) == (503, "token_file")
-    assert str(refused) == "token: the file of ARBITER_TOKEN_FILE cannot be read within 2 s, try again"
-
-
-@in_virtual_time
-async def test_many_requests_at_a_hung_disk_cost_one_thread(disk: Disk) -> None:
+async def test_many_requests_at_a_hung_disk_cost_one_thread_and_are_refused_in_time_with_the_reason(disk: Disk) -> None:
     check = TokenCheck(disk.read)
     for _ in range(3):
         begun_at = asyncio.get_running_loop().time()
         refusals = await asyncio.gather(*(_refused(check) for _ in range(MANY)))
-        assert {refused.status for refused in refusals} == {503}
+        assert {(refused.status, refused.word) for refused in refusals} == {(503, "token_file")}
+        sentence = "token: the file of ARBITER_TOKEN_FILE cannot be read within 2 s, try again"
+        assert {str(refused) for refused in refusals} == {sentence}
         assert asyncio.get_running_loop().time() - begun_at == pytest.approx(LIMIT_S)
     await eventually(lambda: disk.begun, timeout_s=60, what="it is read")
     assert disk.begun == 1

@@ -83,15 +83,11 @@ def test_refusal_says_when_it_is_over(answer: Answer | None, sentence: str) -> N
     [
         (Hold("anna", "deploy", UNIX + 300), "the hold by anna ends at 14:05 UTC, or health-arbiter release ends it"),
         (
-            Hold("anna", "deploy", UNIX + 86_400),
-            "the hold by anna ends in 1d, at 14:00 UTC, or health-arbiter release ends it",
-        ),
-        (
             Hold("anna", "deploy", UNIX + 2 * 86_400 + 3_600),
             "the hold by anna ends in 2d 1h, at 15:00 UTC, or health-arbiter release ends it",
         ),
     ],
-    ids=["minutes", "a day", "days"],
+    ids=["minutes", "days"],
 )
 def test_hold_is_shown_with_its_end(hold: Hold, sentence: str) -> None:
     denied = replace(SUSPECT, answer=Denied("hold", 0, 10, 300.0))

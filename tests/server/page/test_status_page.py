@@ -61,11 +61,8 @@ async def test_every_answer_keeps_scripts_and_other_sites_out(wire: RawConnectio
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["referrer-policy"] == "no-referrer"
-
-
-async def test_state_is_a_json_document(wire: RawConnection) -> None:
-    answer = await wire.ask(get("/page/state"))
-    assert (answer.json(), answer.headers["content-type"]) == ({"csrf": WORD}, "application/json")
+    if path == "/page/state":
+        assert (answer.json(), answer.headers["content-type"]) == ({"csrf": WORD}, "application/json")
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
