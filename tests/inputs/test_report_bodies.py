@@ -119,7 +119,11 @@ WRONG: list[tuple[bytes, str]] = [
     ("body", "complaint"),
     [
         *((body, f"body: not JSON ({cause}") for body, cause in NO_JSON),
-        *((b'{"%s":%s}' % (name.encode(), v), f"{name}: {takes}") for name, (takes, bad) in FIELDS.items() for v in bad),
+        *(
+            (b'{"%s":%s}' % (name.encode(), value), f"{name}: {takes}")
+            for name, (takes, values) in FIELDS.items()
+            for value in values
+        ),
         *WRONG,
     ],
     ids=lambda value: repr(value)[:40],
