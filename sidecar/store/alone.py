@@ -47,7 +47,7 @@ class AloneStore:
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:  # noqa: ARG002 - its one member is not silent
         now_us, last = self._clock_us(), self._last
-        is_there = last is not _NOBODY
+        is_there = last.presence is not Presence.GONE
         return View(
             now_us,
             self.state,
@@ -87,7 +87,7 @@ class AloneStore:
             epoch=self.epoch,
             state=self.state,
             alive=int(is_there),
-            former="" if former is _NOBODY else member_row(former),
+            former="" if former.presence is Presence.GONE else member_row(former),
             causes=_causes(beat),
             median_errors=self._last.errors,
             holds={scope: self.holds[scope] for scope in ("", beat.instance) if scope in self.holds},
