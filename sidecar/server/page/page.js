@@ -629,7 +629,7 @@ function changed(parts) {
 
 function show(parts) {
   last = { ...last, ...parts };
-  skew_s = parts.now - Date.now() / 1000;
+  if ("now" in parts) skew_s = parts.now - Date.now() / 1000; // two polls may get one answer
   byId("board").hidden = false;
   for (const [name, shown] of SHOWN) if (name in parts) shown(parts[name]);
   gatherContainers(parts);
