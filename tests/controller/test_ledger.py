@@ -169,10 +169,11 @@ async def test_batch_without_a_clear_answer_is_sent_again_as_it_was(says: Unknow
     assert set(ledger_rig.failures) == ({says} if isinstance(says, Exception) else set())
 
 
+@pytest.mark.parametrize("says", [AWAY, RuntimeError("broken")], ids=["away", "broken"])
 @in_virtual_time
-async def test_silence_between_tries_grows_up_to_its_limit_and_is_spread() -> None:
+async def test_silence_between_tries_grows_up_to_its_limit_and_is_spread(says: Unknown | Exception) -> None:
     notes = ManualStore()
-    notes.says = AWAY
+    notes.says = says
     async with LedgerRig(notes).works() as ledger:
         ledger.add(*entries(1))
         await asyncio.sleep(600)
