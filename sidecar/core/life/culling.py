@@ -117,9 +117,10 @@ def pursue(container: Container, trigger: Judged, now: float, _policy: Policy) -
 
 
 def order(container: Container, trigger: CullOrdered, now: float, _policy: Policy) -> Step:
-    """Claim at once for an order; an outstanding claim counts for the order, too."""
+    """Claim at once for an order, instead of a lease; an outstanding claim counts for the order, too."""
     if container.order is not None or container.would_down:
         return Step(container, events=(OrderIgnored(trigger),))
+    lease = unused(container) if container.state is State.RETIRING else ()
     events: tuple[Event, ...] = (OrderTaken(trigger),)
     container = replace(container, order=CullOrder(trigger.author, trigger.reason, container.state, container.due))
     if container.state is not State.SUSPECT:
@@ -127,7 +128,7 @@ def order(container: Container, trigger: CullOrdered, now: float, _policy: Polic
         container, events = enter(container, State.SUSPECT, now), (*events, suspected)
     container = replace(container, cause=MANUAL)
     after, effects, more = Step(container) if container.asking else _claim(container, now)
-    return Step(after, effects, (*events, *more))
+    return Step(after, (*lease, *effects), (*events, *more))
 
 
 def _claim(container: Container, now: float) -> Step:

@@ -16,7 +16,6 @@ from sidecar.core.life.delays import LIFETIME_JITTER, honour_s
 from sidecar.core.life.events import Moved, NotHonoured, Retired, RetirementAnswered, Revived, Step, WouldRetire
 from sidecar.core.life.triggers import (
     ClearWindow,
-    CullOrdered,
     GiveBack,
     Judged,
     LeaseAnswered,
@@ -70,12 +69,6 @@ def judge_alive(container: Container, trigger: Judged, now: float, policy: Polic
         return Step(replace(after, due=None))
     moved = Moved(was=after.state, state=State.UP)
     return Step(enter(after, State.UP, now), unused(container), (moved,))
-
-
-def order(container: Container, trigger: CullOrdered, now: float, policy: Policy) -> Step:
-    """Claim for a person's order, and stop retiring."""
-    after, effects, events = culling.order(container, trigger, now, policy)
-    return Step(after, (*unused(container), *effects), events)
 
 
 def _retire(container: Container, now: float, policy: Policy) -> Step:

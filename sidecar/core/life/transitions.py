@@ -157,7 +157,7 @@ TRANSITIONS: Final[Mapping[tuple[State, type[Trigger]], Transition]] = {
         {State.DRAINING: "a lease is granted", State.DOWN: "a lease is granted, without a drain"},
     ),
     (State.RETIRING, AppRestarted): Transition(_name_or_restart, _RESTARTED),
-    (State.RETIRING, CullOrdered): Transition(retiring.order, _ORDERED),
+    (State.RETIRING, CullOrdered): Transition(culling.order, _ORDERED),
     # draining
     (State.DRAINING, Judged): Transition(culling.drain, {State.DOWN: "the drain is over"}),
     (State.DRAINING, AppRestarted): Transition(_restart, _RESTARTED),

@@ -70,7 +70,8 @@ class AnyLife(RuleBasedStateMachine):
     """Walks through incarnations of an app, with a simpler account of what has happened in the current one.
 
     ``asked``: claim ids of this incarnation, the outstanding one in ``claiming``. ``granted``: what it was or may have
-    been granted, and has not given back. ``heard_at``: when the fleet heard that it is suspect, None if it has not.
+    been granted, and has not given back; ``used``: the claims of its culls, in shadow mode of those that would have
+    been. ``heard_at``: when the fleet heard that it is suspect, None if it has not.
     """
 
     container: Container
@@ -99,6 +100,7 @@ class AnyLife(RuleBasedStateMachine):
         self.claiming = self.leasing = ""
         self.asked: list[str] = []
         self.granted: set[str] = set()
+        self.used: set[str] = set()
         self.is_sick = self.is_ordered = self.was_answered = False
         self.heard_at: float | None = None
         self.born = self.now
@@ -170,6 +172,7 @@ class AnyLife(RuleBasedStateMachine):
         claim_id, self.claiming = self.claiming, ""
         self.note(answer, claim_id)
         has_to_go = isinstance(answer, Granted) and (self.is_sick or self.is_ordered)
+        self.used |= {claim_id} if has_to_go else set()
         before, _ = self.feel(ClaimAnswered(claim_id, answer, self.now, jitter))
         self.was_answered, self.is_ordered = True, False
         if has_to_go and self.policy.enforce:
@@ -299,7 +302,7 @@ class AnyLife(RuleBasedStateMachine):
     @invariant()
     def whatever_is_not_used_is_given_back(self) -> None:
         if self.container.state not in {SUSPECT, RETIRING}:
-            assert self.granted - self.in_use() == set()
+            assert self.granted - self.in_use() - self.used == set()
 
     @invariant()
     def one_request_at_a_time(self) -> None:
