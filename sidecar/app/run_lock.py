@@ -143,8 +143,6 @@ def usable_directory(directory: Path) -> None:
         found = directory.stat()
     except OSError as error:
         raise LockError(f"{directory}: {error.strerror}") from None
-    if not stat.S_ISDIR(found.st_mode):
-        raise LockError(f"{directory}: is not a directory")
     if found.st_uid != os.geteuid():
         raise LockError(f"{directory}: belongs to user {found.st_uid}, the sidecar runs as {os.geteuid()}")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
