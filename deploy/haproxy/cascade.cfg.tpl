@@ -43,7 +43,7 @@ backend app
     # Methods that change something are sent once. A connection that failed has sent nothing, so it is always retried.
     http-request disable-l7-retry unless { method GET HEAD OPTIONS }
     option httpchk
-    http-check send meth GET uri / ver HTTP/1.1 hdr Host app hdr User-Agent HAProxy
+    http-check send meth GET uri / ver HTTP/1.1 hdr Host app
     http-check expect status 200-399
     # weight 100: the agent's percentage is a part of this. maxconn: twice the requests in flight on a busy day.
     default-server weight 100 maxconn 64 slowstart 20s

@@ -47,7 +47,6 @@ def test_haproxy_asks_the_ports_of_the_sidecar_and_acts_within_the_drain(name: s
         path, port, expected = ("/health/haproxy", "port", PUBLIC_PORT)
     assert option(text, port) == str(expected)
     assert f"http-check send meth GET uri {path} ver HTTP/1.1 " in text
-    assert "hdr User-Agent HAProxy" in text, "the poller says who it is"
     assert notice_s(text) < Config().culling.drain
 
 

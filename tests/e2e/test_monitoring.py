@@ -137,8 +137,8 @@ def _config(directory: Path, fleet: list[Sidecar], alerts: Alertmanager) -> Path
 def _is_scraped(fleet: list[Sidecar], prometheus: Prometheus) -> bool:
     """Poll as HAProxy and Nomad do; whether each has been scraped twice."""
     for one in fleet:
-        for path, agent in (("/health/haproxy", "HAProxy"), ("/health/nomad", "Nomad/1.8.0")):
-            one.request("public", "GET", path, headers={"User-Agent": agent})
+        for path in ("/health/haproxy", "/health/nomad"):
+            one.health(path)
     return len(prometheus.instant("count_over_time(up[5s]) > 1")) == len(fleet)
 
 
