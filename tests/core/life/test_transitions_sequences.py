@@ -165,6 +165,15 @@ class AnyLife(RuleBasedStateMachine):
         self.now = cast("float", self.container.due)
         self.judge(look, late_s)
 
+    @precondition(lambda self: self.container.state in {STARTING, UP})
+    @rule()
+    def fall_sick(self) -> None:
+        """The way to a claim, which is too long to be found often by chance."""
+        for _ in range(2):
+            self.judge(SICK, 50.0)
+        self.beat(0.0, None, is_own=True, jitter=0.0)
+        self.judge(SICK, 5.0)
+
     @precondition(lambda self: self.claiming and self.container.state is SUSPECT)
     @rule(answer=answers, pause=pauses, jitter=jitters)
     def answer(self, answer: Answer, pause: float, jitter: float) -> None:
