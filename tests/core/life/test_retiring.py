@@ -8,6 +8,7 @@ import pytest
 
 from harness.containers import (
     AGING,
+    APP,
     BUSY,
     DENIED,
     DOWN,
@@ -15,6 +16,7 @@ from harness.containers import (
     FINE,
     GRANTED,
     LEASE,
+    ORDERED,
     REPLAYED,
     RETIRING,
     REVIVED,
@@ -33,6 +35,7 @@ from harness.containers import (
 from sidecar.core.life.container import Container, resume
 from sidecar.core.life.triggers import (
     AppRestarted,
+    ClaimToken,
     ClearWindow,
     GiveBack,
     RequestLease,
@@ -220,3 +223,9 @@ def test_name_that_comes_while_the_lease_is_asked_for_is_no_other_life() -> None
     assert (named.app_start, named.life, effects) == ("boot-1", container.life, (SaveMemory(),))
     gone, _ = step(named, leased(GRANTED), 102.0, AGING)
     assert (gone.state, gone.lease, gone.life) == (DRAINING, "lease-1", container.life)
+
+
+def test_order_comes_before_a_retirement_whose_lease_may_have_been_granted() -> None:
+    container = check_story([*DUE, (105, UNKNOWN, RETIRING, [])])
+    ordered, effects = step(container, ORDERED, 105.5, AGING)
+    assert (ordered.state, effects) == (SUSPECT, (RELEASE, SaveMemory(), ClaimToken(f"{APP}/one")))
