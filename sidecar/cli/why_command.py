@@ -16,7 +16,7 @@ from sidecar.cli.ledger_reader import LedgerReader, as_text
 from sidecar.cli.local_api import OK, ask, refused
 from sidecar.cli.parameters import Command, json_option, tell
 from sidecar.cli.terminal import complain, plain
-from sidecar.core.types import MANUAL, Presence
+from sidecar.core.types import MANUAL, Presence, State
 from sidecar.server import why_text
 
 LOOK_BACK_S: Final = 7 * 86_400.0
@@ -113,7 +113,8 @@ def _presence(member: dict[str, Any] | None, departed: dict[str, Any] | None) ->
         return f"is not a member of the fleet now{silent}"
     age, cause = fleet_table.span(member["age_s"]), _because(member["kind"])
     if member["presence"] == Presence.DOWN:
-        return f"has been down for {age}{cause}"
+        draining = (member.get("about") or {}).get("state") == State.DRAINING
+        return f"is draining, for {age}{cause}" if draining else f"has been down for {age}{cause}"
     double = "; another container beats under its name, so neither may be culled" if member.get("duplicate") else ""
     return f"is {member['presence']}{cause}, heard of {age} ago{double}"
 

@@ -109,7 +109,10 @@ class JudgingConfig(NamedTuple):
         "`redis:3,cache:off`.",
     ] = ""
     error_ratio: Annotated[
-        Fraction, Field(ge=0, le=1), "Ratio of failed requests at which the app is unhealthy, from 0 to 1; 0: off."
+        Fraction,
+        Field(ge=0, le=1),
+        "Ratio of failed requests at which the app is unhealthy, from 0 to 1, with at least 20 requests in the window; "
+        "0: off.",
     ] = 0.5
     consecutive_limit: Annotated[
         Count, Field(ge=0), "Number of failed requests in a row at which the app is unhealthy; 0: off."
@@ -224,7 +227,9 @@ class RedisConfig(NamedTuple):
     redis_password_file: Annotated[
         FilePath, "Path of the file with the password for Redis, read again for every connection."
     ] = ""
-    redis_timeout: Annotated[Seconds, Field(ge=0.01, le=10), "Maximum time to wait for Redis, 10ms to 10s."] = 1
+    redis_timeout: Annotated[
+        Seconds, Field(ge=0.01, le=10), "Maximum time to wait for Redis, 10ms to 10s, shorter than `check_interval`."
+    ] = 1
 
 
 class AppConfig(NamedTuple):

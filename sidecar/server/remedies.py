@@ -52,7 +52,7 @@ def _suspect(seen: Snapshot, outlook: Outlook) -> Iterator[str]:
     container = seen.container
     yield from _evidence(seen, outlook)
     if container.would_down:
-        yield "shadow mode: nothing happens to it until then"
+        yield "nothing else: in shadow mode it stays in service"
     elif container.asking:
         yield "the answer to its claim is on the way" + (", an operator ordered the cull" if container.order else "")
     elif not container.is_announced and container.order is None:

@@ -103,8 +103,9 @@ def _would(would: dict[str, Any] | None) -> Iterator[str]:
         rate = f" ({count / days:.2g} a day)" if days >= 1 else ""
         recovered = f"; {would['recovered']} of these times it recovered by itself" if would["recovered"] else ""
         culls = f"have culled it {times}{rate}, with {tokens} token{'s' * (tokens != 1)}{recovered}"
-    refused = ", ".join(f"{reason} {number}" for reason, number in would["refusals"].items())
-    yield f"enforce mode would {culls} in {reasons.span(would['for_s'])}{f'; refusals: {refused}' if refused else ''}"
+    counts = ", ".join(f"{reason} {number}" for reason, number in would["refusals"].items())
+    refused = f"; refusals: {counts}" if counts else ""
+    yield f"enforce mode would {culls} in the last {reasons.span(would['for_s'])}{refused}"
     if would["weight"] < FULL:
         yield f"enforce mode would give it weight {would['weight']} %{' (soft drain)' if would['soft_drained'] else ''}"
 

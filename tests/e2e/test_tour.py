@@ -44,7 +44,7 @@ SHOWN: Final = (
     r"5 server errors in 60 s \(5 of them redis\), the limit is 5",
     r"claim granted: 1 of 10 in use",
     r"clears when: .*the container is replaced",
-    r"tour/two has been down for \w+ because of redis",
+    r"tour/two (is draining,|has been down) for \w+ because of redis",
     r"  culled .*5 server errors",
     r"    5 x redis \(\w+, \S+ to \S+\): connection lost",
     r'\{"state":"\w+"\}',  # the state before it

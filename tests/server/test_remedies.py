@@ -119,7 +119,7 @@ def test_hold_is_shown_with_its_end(hold: Hold, sentence: str) -> None:
             replace(SUSPECT, asking=True, order=CullOrder("anna", "free text", State.UP, None)),
             "the answer to its claim is on the way, an operator ordered the cull",
         ),
-        (replace(SUSPECT, would_down=True), "shadow mode: nothing happens to it until then"),
+        (replace(SUSPECT, would_down=True), "nothing else: in shadow mode it stays in service"),
         (replace(UP, state=State.DOWN), "the container is replaced, or health-arbiter revive"),
         (
             replace(UP, state=State.DOWN, lease_ends=NOW + 90),

@@ -325,16 +325,16 @@ def test_text_has_the_window_with_the_most_frequent_kind_first(changes: dict[str
 @pytest.mark.parametrize(
     ("decisions", "age_s", "line"),
     [
-        ([], 600, "not have culled it in 10m"),
+        ([], 600, "not have culled it in the last 10m"),
         (
             [("denied", "trial"), ("suspect", ""), ("denied", "trial"), ("denied", "window")],
             3600,
-            "not have culled it in 1h; refusals: trial 2, window 1",
+            "not have culled it in the last 1h; refusals: trial 2, window 1",
         ),
         (
             [("granted", "granted"), ("would_cull", "errors"), ("would_recover", "")] * 3,
             2 * 86_400,
-            "have culled it 3 times (1.5 a day), with 3 tokens; 3 of these times it recovered by itself in 2d",
+            "have culled it 3 times (1.5 a day), with 3 tokens; 3 of these times it recovered by itself in the last 2d",
         ),
     ],
     ids=["nothing", "refusals", "culls"],

@@ -179,7 +179,7 @@ def effective_limit(limit: int, evidence: Evidence, policy: Policy, baseline: Ba
     part = scaled(whole.limit, baseline.share)
     if part == whole.limit:
         return whole
-    why = f"{whole.limit} for its full load, of which it has {100 * baseline.share:.0f} %"
+    why = f"a soft drain leaves it {100 * baseline.share:.0f} % of its load; at full load the limit is {whole.limit}"
     return EffectiveLimit(part, f"{why}; {whole.why}" if whole.why else why)
 
 

@@ -173,10 +173,11 @@ def _suspects(seen: Situation) -> Banner | None:
     is_urgent = seen.is_outage(suspects) or word in URGENT
     cause = seen.cause_of(suspects)
     action = "Look at its errors." if len(suspects) == 1 else "Look at the errors of the worst."
+    repair = f"repair what is behind {cause or 'it'}, or roll back"
     if word == "paused":
-        action = f"A restart is no remedy: repair {cause or 'the cause'}, or roll back, then health-arbiter release."
+        action = f"A restart is no remedy: {repair}, then health-arbiter release."
     elif seen.is_outage(suspects):
-        action = f"Treat it as an incident of the service: repair {cause or 'the cause'}, or roll back."
+        action = f"Treat it as an incident of the service: {repair}."
     begun = [row.since for row in suspects if row.since is not None]
     since = f" since {clock(min(begun))}" if begun else ""
     most = ", most" if len({row.cause for row in suspects}) > 1 else ""

@@ -193,14 +193,14 @@ OWN_3 = "raised from 5, because this container has about 3 when it is well"
         (Baseline(own=3.0), 17, OWN_3),
         (Baseline(1, 100.4), 158, "raised from 5, because containers of this fleet have about 100 when they are well"),
         (Baseline(5, 5.0), 5, "the whole fleet has as many (median 5)"),
-        (Baseline(share=0.5), 3, "5 for its full load, of which it has 50 %"),
-        (Baseline(share=0.0), 1, "5 for its full load, of which it has 0 %"),
+        (Baseline(share=0.5), 3, "a soft drain leaves it 50 % of its load; at full load the limit is 5"),
+        (Baseline(share=0.0), 1, "a soft drain leaves it 0 % of its load; at full load the limit is 5"),
         (Baseline(share=0.95), 5, ""),
         (Baseline(0, 0.1), 5, ""),
         (
             Baseline(own=3.0, share=0.5),
             9,
-            f"17 for its full load, of which it has 50 %; {OWN_3}",
+            f"a soft drain leaves it 50 % of its load; at full load the limit is 17; {OWN_3}",
         ),
     ],
     ids=[
