@@ -7,6 +7,7 @@ sidecar: a report goes into a queue, and whoever finds the lock free adds the qu
 from __future__ import annotations
 
 import _thread
+import threading  # noqa: F401 - first imported by another thread it takes that for the main one: the exit waits for it
 import time
 from collections import deque
 from collections.abc import Callable

@@ -16,7 +16,7 @@ AT_ONCE = {
     "sidecar",
     *(f"sidecar.client{name}" for name in ("", ".emitter", ".local_http", ".reporting", ".reports", ".sums")),
 }
-COSTLY = {"asyncio", "http", "json", "logging", "multiprocessing", "ssl", "subprocess", "threading", "urllib"}
+COSTLY = {"asyncio", "http", "json", "logging", "multiprocessing", "ssl", "subprocess", "urllib"}
 
 
 def _loaded(code: str) -> set[str]:
