@@ -11,9 +11,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from sidecar.core.fleet.members import About
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_row
-from sidecar.core.types import US_PER_S, Beat, Entry, Presence
+from sidecar.core.types import US_PER_S, Beat, Entry, Presence, State
 from sidecar.store.protocol import ERRORS_KEPT_MIN
 
 R = TypeVar("R")
@@ -39,6 +40,7 @@ class AloneStore:
         self._clock_us = clock_us
         self._last = _NOBODY
         self._last_us = 0
+        self._about = ""
         self._counters: dict[str, tuple[int, int]] = {}
         self._first: dict[str, int] = {}
         self._minutes: Counter[int] = Counter()
@@ -82,6 +84,7 @@ class AloneStore:
         now_us, former = self._clock_us(), self._last
         is_there = beat.presence not in (Presence.DOWN, Presence.GONE)
         self._last, self._last_us = beat if is_there else _NOBODY, now_us
+        self._about = beat.about or self._about
         return BeatReply(
             now_us=now_us,
             epoch=self.epoch,
@@ -92,7 +95,7 @@ class AloneStore:
             median_errors=self._last.errors,
             holds={scope: self.holds[scope] for scope in ("", beat.instance) if scope in self.holds},
             used=len(_since(self.grants, now_us - window_us)) - len(_since(self.refunded, now_us - window_us)),
-            run_id=self.run_id,
+            run_id=self.run_id,            draining=int(beat.presence is Presence.DOWN and _is_draining(self._about)),
         )
 
     def has_lost_connection(self) -> bool:
@@ -161,6 +164,11 @@ class AloneStore:
 
 def _since(times: Mapping[str, int], since_us: int) -> dict[str, int]:
     return {name: at for name, at in times.items() if at >= since_us}
+
+
+def _is_draining(about: str) -> bool:
+    told = About.load(about) if about else None
+    return told is not None and told.state is State.DRAINING
 
 
 def _causes(beat: Beat) -> dict[str, int]:

@@ -214,6 +214,15 @@ async def test_beat_counts_the_culled_containers_whose_sidecars_say_that_they_dr
     assert (await send_beat(store, beat("e"))).draining == 1, "d was not culled, and nothing is known of c"
 
 
+async def test_container_that_drains_is_told_so_until_it_is_down(store: Store) -> None:
+    await commit(store, culls={"a": CULL})
+    told = [
+        (await send_beat(store, beat("a", Presence.DOWN, about=about))).draining
+        for about in ("draining|1|life|0|0|5|0.3|0", "", "down|1|life|0|0|5|0.3|0")
+    ]
+    assert told == [1, 1, 0]
+
+
 @of_a_fleet
 async def test_beat_waits_for_no_revision_and_changes_none(store: Store) -> None:
     await send_beat(store, beat("a"))
