@@ -95,7 +95,8 @@ class AloneStore:
             median_errors=self._last.errors,
             holds={scope: self.holds[scope] for scope in ("", beat.instance) if scope in self.holds},
             used=len(_since(self.grants, now_us - window_us)) - len(_since(self.refunded, now_us - window_us)),
-            run_id=self.run_id,            draining=int(beat.presence is Presence.DOWN and _is_draining(self._about)),
+            run_id=self.run_id,
+            draining=int(beat.presence is Presence.DOWN and _is_draining(self._about)),
         )
 
     def has_lost_connection(self) -> bool:
