@@ -131,8 +131,15 @@ def presence_word(presence: Presence) -> str:
 
 
 def fleet_json(value: Fleet) -> dict[str, Any]:
-    """The fleet as JSON values: trials and recurring causes by the names of their fields, and the paused causes."""
-    trials = [{**trial._asdict(), "paused_s": round(trial.paused_s, 3)} for trial in value.trials]
+    """The fleet as JSON values: trials and recurring causes by the names of their fields, and the paused causes.
+
+    A trial that is as at its beginning is left out: the store keeps it for an hour after the last cull.
+    """
+    trials = [
+        {**trial._asdict(), "paused_s": round(trial.paused_s, 3)}
+        for trial in value.trials
+        if (trial.limit, trial.out, trial.failures) != AS_AT_FIRST
+    ]
     holds = {"hold": hold_json(value.hold), "lost_hold": hold_json(value.lost_hold)}
     recurring = [recurring._asdict() for recurring in value.recurring]
     down = value.down - value.draining
@@ -155,6 +162,9 @@ def _field(text: str, most: int) -> str:
     """The text without the separators of the line, cut to ``most`` characters."""
     return text[:most].encode(errors="replace").decode().replace("%", "%25").replace("|", "%7C").replace("\n", "%0A")
 
+
+AS_AT_FIRST: Final = (1, 0, 0)
+"""Limit, culls without an outcome, and failures of a trial when it begins."""
 
 MOST_GRANTS: Final = 100
 MOST_DEPARTED: Final = 100
