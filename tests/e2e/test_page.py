@@ -152,7 +152,7 @@ def test_page_keeps_what_was_known_while_redis_and_then_the_sidecar_are_away(
     browser: Browser, sidecar: StartSidecar, start_redis: StartRedis
 ) -> None:
     redis_server = start_redis()
-    one = sidecar(redis_url=redis_server.url, **FAST)
+    one = sidecar(redis_url=redis_server.url, **{**FAST, "beat_interval": "20s"})  # so long that b is never silent
     _call_budget(one, _heard("b"))
     window = _shown(browser, one)
     window.wait("document.querySelectorAll('#containers tr').length == 2")
