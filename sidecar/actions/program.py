@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from sidecar.actions.actuator import ActionError
 from sidecar.client.redaction import redacted
-from sidecar.core.types import Claim
+from sidecar.core.claims import Claim
 
 HEAD: Final = 16 * 1024
 """Number of bytes of the program's output that are kept."""

@@ -26,12 +26,13 @@ from sidecar.controller.incarnation_ids import IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
 from sidecar.controller.membership import Membership, about
+from sidecar.core.claims import NAMELESS, RandomIdentity
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.members import digest_of
 from sidecar.core.life.container import Container, start
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FLOOR, FULL, Weight
-from sidecar.core.types import NAMELESS, Policy, RandomIdentity, State
+from sidecar.core.types import Policy, State
 from sidecar.inputs.app_port import AppPort
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.telemetry import readings
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
     from sidecar.actions.actuator import Actuator
     from sidecar.actions.program import Hook
     from sidecar.config.settings import Config
+    from sidecar.core.app_reports import Report
     from sidecar.core.fleet.members import About
     from sidecar.core.life.snapshot import Snapshot
-    from sidecar.core.types import Report
     from sidecar.store.budget import FleetBudget
 
 DISK_S: Final = 2.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from sidecar.config.selectors import parse_selectors
 from sidecar.config.urls import parse_target
-from sidecar.core.types import Report, Sample
+from sidecar.core.app_reports import Report, Sample
 from sidecar.inputs.scrape import Scraper
 from sidecar.inputs.series_selection import SeriesSelection
 from sidecar.telemetry.log import logger

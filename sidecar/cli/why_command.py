@@ -16,7 +16,8 @@ from sidecar.cli.ledger_reader import LedgerReader, as_text
 from sidecar.cli.local_api import OK, ask, refused
 from sidecar.cli.parameters import Command, json_option, tell
 from sidecar.cli.terminal import complain, plain
-from sidecar.core.types import MANUAL, Presence, State
+from sidecar.core.claims import MANUAL, Presence
+from sidecar.core.types import State
 from sidecar.server import why_text
 
 LOOK_BACK_S: Final = 7 * 86_400.0

@@ -21,6 +21,8 @@ from sidecar.controller.effects import CullHook, EffectRunner, TokenBudget
 from sidecar.controller.inbox import Inbox, LatchWritten, Message
 from sidecar.controller.incarnation_ids import IdStatus, IncarnationIds, incarnation_id
 from sidecar.controller.journal import Journal
+from sidecar.core.app_reports import AppExited, ErrorReport, Report
+from sidecar.core.claims import REVIVED, RandomIdentity
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, is_drained
@@ -43,17 +45,7 @@ from sidecar.core.life.triggers import (
 )
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import Weight
-from sidecar.core.types import (
-    REVIVED,
-    AppExited,
-    ErrorReport,
-    Judgement,
-    Policy,
-    RandomIdentity,
-    Report,
-    State,
-    Verdict,
-)
+from sidecar.core.types import Judgement, Policy, State, Verdict
 from sidecar.core.values import replace
 
 _WELL: Final = (State.UP, State.RETIRING)

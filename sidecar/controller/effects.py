@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar
 
 from sidecar.controller.inbox import LatchWritten, Message
 from sidecar.controller.journal import Journal, Memory
+from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
 from sidecar.core.life.delays import JITTER, unknown_delay
@@ -26,7 +27,7 @@ from sidecar.core.life.triggers import (
     RequestLease,
     SaveMemory,
 )
-from sidecar.core.types import Answer, Claim, Denied, Granted, Latch, LeaseRequest, Policy, Unknown
+from sidecar.core.types import Latch, Policy
 
 CullHook = Callable[[Claim, str], Awaitable[str]]
 """``(claim, reason) -> output``: inspects the container before a cull, within a bounded time."""

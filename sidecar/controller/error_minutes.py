@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Final
 
-from sidecar.core.types import Unknown
+from sidecar.core.claims import Unknown
 
 INTERVAL_S: Final = 15.0
 JITTER: Final = 0.3

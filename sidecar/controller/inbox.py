@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sidecar.core.app_reports import Report
 from sidecar.core.life.triggers import Trigger
-from sidecar.core.types import Report
 
 INBOX_LIMIT: Final = 10_000
 """Waiting reports at which the inbox is full: one request may bring 1,000 of them."""

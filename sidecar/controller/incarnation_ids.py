@@ -10,7 +10,7 @@ from collections import deque
 from enum import Enum, auto
 from typing import Final
 
-from sidecar.core.types import AppListening, ErrorReport, Report, Sample
+from sidecar.core.app_reports import AppListening, ErrorReport, Report, Sample
 
 ENDED_IDS: Final = 16
 PAGE: Final = "page:"

@@ -17,8 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from sidecar.core.claims import NO_IDENTITY, RandomIdentity
 from sidecar.core.life.container import Container, resume, start
-from sidecar.core.types import NO_IDENTITY, Latch, Policy, RandomIdentity
+from sidecar.core.types import Latch, Policy
 from sidecar.net.threads import in_thread
 
 FORMAT: Final = 1

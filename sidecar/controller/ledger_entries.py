@@ -14,6 +14,8 @@ from math import ceil, inf
 from typing import Any, Final
 
 from sidecar.client.redaction import redacted
+from sidecar.core.beats import CauseTrial
+from sidecar.core.claims import Denied, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
@@ -42,7 +44,7 @@ from sidecar.core.life.events import (
     WouldCull,
 )
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import DETAIL_LIMIT, CauseTrial, Denied, Entry, Hold, State, Unknown, Verdict
+from sidecar.core.types import DETAIL_LIMIT, Entry, Hold, State, Verdict
 
 ORDERED: Final = "ordered"
 NO_CULL: Final = "no_cull"

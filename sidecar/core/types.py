@@ -13,15 +13,6 @@ from typing import Final, NamedTuple
 US_PER_S: Final = 1_000_000
 
 
-class ErrorLevel(StrEnum):
-    """What an error asks for (ClassDojo, "ERROR, WARN, and INFO aren't actionable logging levels")."""
-
-    SERVER_ERROR = "server_error"
-    CLIENT_ERROR = "client_error"
-    INVESTIGATION = "investigation"
-    RECOVERED = "recovered"
-
-
 class State(StrEnum):
     """The states of a container. The transitions between them are the table in ``core.life.transitions``."""
 
@@ -39,83 +30,6 @@ class Judgement(StrEnum):
 
     FINE = "fine"
     EXCESSIVE = "excessive"
-
-
-class ErrorReport(NamedTuple):
-    """The app reports ``errors`` errors. With 0 it only announces ``app_start``, its id of its incarnation.
-
-    ``version``: of the app, if it tells.
-    """
-
-    errors: int = 1
-    level: ErrorLevel = ErrorLevel.SERVER_ERROR
-    kind: str = "unknown"
-    message: str | None = None
-    fingerprint: str | None = None
-    fatal: bool = False
-    app_start: str | None = None
-    version: str | None = None
-
-
-class Results(NamedTuple):
-    """The app reports the requests that succeeded and that failed since its last report.
-
-    ``in_flight``: requests under way in the whole app, None if unknown. ``load``: how busy the app is, in any unit.
-    """
-
-    ok: int = 0
-    failed: int = 0
-    in_flight: int | None = None
-    load: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """The app reports that it is alive."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A scrape of the app's metrics page, as increments since the last one.
-
-    ``errors`` by kind, ``requests`` in all; ``in_flight`` is a gauge. ``app_start``: the id of the
-    incarnation, if the page has it. ``unknown``: series that decreased without a new process; they do not count.
-    """
-
-    errors: dict[str, int]
-    requests: int = 0
-    in_flight: float | None = None
-    app_start: str | None = None
-    unknown: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """A scrape that failed; ``cause`` is one of the words of ``inputs.scrape`` (``timeout``, ``connection``, ...)."""
-
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class AppExited:
-    """The connection that the app keeps open while it lives was closed."""
-
-
-@dataclass(frozen=True, slots=True)
-class AppListening:
-    """The app listens at its port; ``socket`` names the socket, which belongs to one incarnation."""
-
-    socket: str
-
-
-class Load(NamedTuple):
-    """How busy the app was ``age_s`` seconds ago, in its own unit."""
-
-    value: float
-    age_s: float
-
-
-Report = ErrorReport | Results | Heartbeat | Sample | Missed | AppExited | AppListening
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,83 +87,6 @@ class Verdict:
     cause: str = ""
 
 
-class Presence(StrEnum):
-    """The state of a container as its sidecar reports it to the fleet with every beat."""
-
-    STARTING = "starting"
-    WELL = "well"
-    SUSPECT = "suspect"
-    DOWN = "down"
-    GONE = "gone"
-
-
-class Claim(NamedTuple):
-    """A request for a token. A repeated claim keeps its ``claim_id``. ``cause``: the kind of most errors.
-
-    ``identity``: the random word of the incarnation, which its sidecar keeps; empty if it has none. Two containers may
-    have one name and one incarnation, because an app may report any text as that.
-    """
-
-    claim_id: str
-    instance: str = ""
-    incarnation: str = ""
-    cause: str = "unknown"
-    identity: str = ""
-
-
-class LeaseRequest(NamedTuple):
-    """The request for a lease to retire.
-
-    ``slots``: number of leases, ``2``, or ``100p`` for 100 thousandths of the fleet. ``holder``: a random id of this
-    lease. Its slot is free again at the latest ``timeout_s`` after the grant.
-    """
-
-    holder: str
-    instance: str
-    incarnation: str
-    slots: str
-    timeout_s: float
-
-
-MANUAL: Final = "manual"
-"""The cause of a cull that a person ordered."""
-
-NAMELESS: Final = ("unnamed-", "after-")
-"""Beginnings of the ids of incarnations that the app has not named: one found at the start, one that follows an exit.
-The first id that the app reports names such an incarnation, and begins no other one.
-"""
-
-
-REVIVED: Final = "revived"
-"""Beginning of the id of an incarnation that a person put back into service: nothing was replaced."""
-
-
-class Beat(NamedTuple):
-    """A sidecar's sign of life, and what the fleet needs to know about its container."""
-
-    instance: str
-    incarnation: str
-    presence: Presence
-    cause: str = "unknown"
-    """Of a suspect, or of a container that is down."""
-    claim_id: str = ""
-    """The token of a container that is down."""
-    first: bool = False
-    """The store has not answered a beat of this sidecar yet."""
-    lease: str = ""
-    """The holder of the lease of a container that is down for its retirement."""
-    about: str = ""
-    """The description of the container for people (``core.fleet.members.About``); empty: that of the last beat."""
-    errors: int = 0
-    """Server errors in the window now."""
-    ratio: int | None = None
-    """Failed requests per million, None if too few are known."""
-    refused: bool = False
-    """A suspect that was denied a token."""
-    identity: str = ""
-    """As in ``Claim``."""
-
-
 @dataclass(frozen=True, slots=True)
 class Hold:
     """A person froze culls of the service, or of one ``instance``, until ``until`` (Unix seconds)."""
@@ -258,139 +95,6 @@ class Hold:
     reason: str
     until: float
     instance: str = ""
-
-
-class CauseTrial(NamedTuple):
-    """The trial of culls for one cause: ``out`` of at most ``limit`` culls have no outcome yet.
-
-    ``paused_s``: seconds until the next cull for this cause, because the last one did not help; 0: not paused.
-    ``failures``: culls in a row that did not help. ``since``: Unix seconds at which the episode began in which the
-    limit was earned; 0: the cause has no episode now.
-    """
-
-    cause: str
-    limit: int
-    out: int
-    paused_s: float = 0.0
-    failures: int = 0
-    since: float = 0.0
-
-
-class RecurringCause(NamedTuple):
-    """A cause for which containers are culled on several days of a week; instants in Unix seconds."""
-
-    cause: str
-    since: float
-    """The first cull of the series."""
-    recurs: float
-    """The cull on the third day of seven."""
-    last: float
-    """The last cull."""
-    culls: int
-    days: int
-    """Days with culls, in UTC."""
-    out_s: float
-    """How long culled containers were out of service, until they were replaced."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """The fleet, as the store's answer to a beat describes it."""
-
-    alive: int
-    """Containers that serve or start."""
-    suspect: int = 0
-    """Those of them that are suspect."""
-    down: int = 0
-    """Culled or retired containers that are not replaced yet."""
-    cause: str = ""
-    """The cause that most suspects share, if any."""
-    trials: tuple[CauseTrial, ...] = ()
-    """The causes with culls."""
-    policies: int = 1
-    """Number of different settings in force."""
-    losses: int = 0
-    """Number of data losses of the store."""
-    helped: int = 0
-    """Culls so far by outcome, as the next two."""
-    unhelped: int = 0
-    unclear: int = 0
-    hold: Hold | None = None
-    retiring: int = 0
-    """Leases in use."""
-    culls_by: tuple[tuple[str, str, int], ...] = ()
-    """Outcome, cause, and number of culls."""
-    used: int = 0
-    """Tokens in use."""
-    capacity: int = 0
-    """Tokens in all; 0: not known."""
-    median_errors: int | None = None
-    """Median of the members' errors in the window; None in a fleet of fewer than three, as the next one."""
-    median_ratio: float | None = None
-    """Median of the parts of their requests that failed, from 0 to 1."""
-    duplicate: bool = False
-    """Another container beats under the instance name of this one."""
-    tells_process: bool = True
-    """The store tells its process, so that its restart is noticed."""
-    lost_hold: Hold | None = None
-    """This sidecar saw it in force, and the store has lost it."""
-    recurring: tuple[RecurringCause, ...] = ()
-    """The causes that recur."""
-    draining: int = 0
-    """Of ``down``: containers that still drain, as far as their sidecars say."""
-
-    @property
-    def paused(self) -> tuple[str, ...]:
-        """The causes for which culls are paused, because the last one did not help."""
-        return tuple(trial.cause for trial in self.trials if trial.paused_s > 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """A token, or a lease. ``replayed``: this claim was granted before, and costs no second token.
-
-    ``alive`` and ``suspect`` are 0 where no fleet is known. ``left_s``: remaining time of a lease; None for a token.
-    """
-
-    used: int
-    capacity: int
-    replayed: bool = False
-    alive: int = 0
-    suspect: int = 0
-    left_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """No token: ``reason`` is a word of ``words.REFUSALS``; asking again before ``retry_after_s`` is of no use.
-
-    ``cause``: the cause that most suspects share, if any. ``hold``: the hold that refused. ``is_other_process``: the
-    store was restarted or failed over shortly before.
-    """
-
-    reason: str
-    used: int
-    capacity: int
-    retry_after_s: float
-    alive: int = 0
-    suspect: int = 0
-    cause: str = ""
-    hold: Hold | None = None
-    is_other_process: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """No clear answer, therefore no token."""
-
-    error: str
-    """A word of ``words.FAILURES``."""
-
-    said: str = field(default="", compare=False)
-    """The address, and what Redis or the network said; for the log and for operators, never for strangers."""
-
-
-Answer = Granted | Denied | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,17 +110,6 @@ class Latch:
     reason: str
     lease: str = ""
     spent_s: float = 0.0
-
-
-class RandomIdentity(NamedTuple):
-    """The random values of an incarnation: the holder of its lease, and from 0 to 1 the jitter of its lifetime."""
-
-    holder: str = ""
-    part: float = 0.5
-
-
-NO_IDENTITY: Final = RandomIdentity()
-"""The identity of an incarnation that is never retired."""
 
 
 DETAIL_LIMIT: Final = 28_000

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from sidecar.core.types import AppListening, Report
+from sidecar.core.app_reports import AppListening, Report
 from sidecar.inputs.listening_sockets import listening_sockets
 
 Offer = Callable[[Sequence[Report]], bool]

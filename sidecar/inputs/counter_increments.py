@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from sidecar.core.types import Sample
+from sidecar.core.app_reports import Sample
 from sidecar.inputs.app_incarnation import AppIncarnation
 
 MOST_SERIES: Final = 20_000

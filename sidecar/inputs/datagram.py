@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from sidecar.core.types import Report
+from sidecar.core.app_reports import Report
 from sidecar.inputs.statsd import PacketReader
 from sidecar.net.sockets import address_of, bind_unix, remove_stale
 

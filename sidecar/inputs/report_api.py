@@ -10,9 +10,11 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs
 
+from sidecar.core.app_reports import Heartbeat, Report
+from sidecar.core.claims import Denied, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.types import Denied, Heartbeat, Report, State, Unknown
+from sidecar.core.types import State
 from sidecar.inputs.report_bodies import read_errors, read_results
 from sidecar.inputs.report_tap import ReportTap
 from sidecar.net import web

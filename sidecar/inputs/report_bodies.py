@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from sidecar.config.kinds import KIND
-from sidecar.core.types import ErrorLevel, ErrorReport, Results
+from sidecar.core.app_reports import ErrorLevel, ErrorReport, Results
 from sidecar.net.http_error import HttpError
 
 MOST_ERRORS: Final = 1_000_000

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from sidecar.core.types import Report
+from sidecar.core.app_reports import Report
 
 Offer = Callable[[Sequence[Report]], bool]
 """Takes reports; False if too many are waiting."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.types import ErrorReport, Heartbeat, Report, Results
+from sidecar.core.app_reports import ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs.report_bodies import MOST_ERRORS, READERS
 
 COUNTER: Final = b"c"

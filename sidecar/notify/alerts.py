@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Final, NamedTuple
 
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Denied
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord, CausePaused, CauseRecurs, FleetEvent, HoldBegan
 from sidecar.core.life.events import Event, NotHonoured, TokenAnswered
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Denied, Entry, Fleet
+from sidecar.core.types import Entry
 
 WORDS: Final = {
     "budget_empty": "critical",

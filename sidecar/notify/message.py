@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
+from sidecar.core.claims import Presence
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import Member
-from sidecar.core.types import Presence
 from sidecar.notify.alerts import WORDS, Alert
 
 if TYPE_CHECKING:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet import common_trait
 from sidecar.core.fleet.members import MemberList, fleet_json, hold_json, members_json
-from sidecar.core.types import Entry, Fleet, Unknown
+from sidecar.core.types import Entry
 from sidecar.net import web
 from sidecar.server import long_answer, request_check, unknown_replies
 from sidecar.server.orders import NO_BODY, read_hold, read_release

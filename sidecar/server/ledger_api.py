@@ -9,7 +9,8 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.types import Entry, Unknown
+from sidecar.core.claims import Unknown
+from sidecar.core.types import Entry
 from sidecar.inputs.report_bodies import Readers, read_pairs
 from sidecar.net import web
 from sidecar.runlock import durations

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
+from sidecar.core.claims import Denied, Granted
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container, CullOrder
 from sidecar.core.life.events import (
@@ -26,7 +27,7 @@ from sidecar.core.life.events import (
 )
 from sidecar.core.life.snapshot import Record
 from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
-from sidecar.core.types import Denied, Granted, State
+from sidecar.core.types import State
 from sidecar.net import web
 from sidecar.server import request_check, unknown_replies
 from sidecar.server.orders import OverrideOrder, read_order

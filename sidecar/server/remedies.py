@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from sidecar.core.claims import Answer, Denied, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.types import Answer, Denied, Evidence, Hold, Judgement, Reason, State, Unknown
+from sidecar.core.types import Evidence, Hold, Judgement, Reason, State
 
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600

@@ -12,8 +12,8 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from sidecar.client.redaction import redacted
+from sidecar.core.app_reports import ErrorReport, Heartbeat, Report, Results, Sample
 from sidecar.core.explain.samples import MESSAGE_LIMIT
-from sidecar.core.types import ErrorReport, Heartbeat, Report, Results, Sample
 from sidecar.inputs.report_tap import Noted, ReportTap
 from sidecar.net import web
 

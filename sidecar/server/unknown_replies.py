@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import Final, TypeVar
 
+from sidecar.core.claims import Unknown
 from sidecar.core.explain import reasons
-from sidecar.core.types import Unknown
 
 T = TypeVar("T")
 

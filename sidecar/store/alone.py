@@ -11,10 +11,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from sidecar.core.beats import Beat
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.members import About
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_row
-from sidecar.core.types import US_PER_S, Beat, Entry, Presence, State
+from sidecar.core.types import US_PER_S, Entry, State
 from sidecar.store.protocol import ERRORS_KEPT_MIN
 
 R = TypeVar("R")

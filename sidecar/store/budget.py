@@ -15,6 +15,8 @@ from random import Random
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from sidecar.core import values
+from sidecar.core.beats import Beat, Fleet
+from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Unknown
 from sidecar.core.fleet import members
 from sidecar.core.fleet.decide import decide
 from sidecar.core.fleet.fleet_settings import FleetSettings
@@ -33,7 +35,7 @@ from sidecar.core.fleet.view import (
     ReturnGrant,
     View,
 )
-from sidecar.core.types import US_PER_S, Answer, Beat, Claim, Denied, Entry, Fleet, Granted, Hold, LeaseRequest, Unknown
+from sidecar.core.types import US_PER_S, Entry, Hold
 from sidecar.store.own_beats import OwnBeats
 from sidecar.store.own_holds import LocalHolds
 from sidecar.store.protocol import Conflict, Over, Store, StoreError

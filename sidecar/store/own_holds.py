@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sidecar.core.claims import Denied
 from sidecar.core.fleet.records import HoldRow
 from sidecar.core.fleet.view import BeatReply
-from sidecar.core.types import US_PER_S, Denied, Hold
+from sidecar.core.types import US_PER_S, Hold
 
 
 class LocalHolds:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from sidecar.core.beats import Beat
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, View
-from sidecar.core.types import Beat, Entry
+from sidecar.core.types import Entry
 
 MAX_STRUCK: Final = 100
 """Maximum number of silent members that one beat removes: a beat must not keep the server busy."""

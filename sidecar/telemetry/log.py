@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from sidecar.core.app_reports import Missed, Report
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Granted, Unknown
 from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
@@ -46,7 +49,6 @@ from sidecar.core.life.events import (
     WouldRetire,
 )
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Fleet, Granted, Missed, Report, Unknown
 from sidecar.telemetry.observers import Failure
 
 SAMPLE_S: Final = 60.0

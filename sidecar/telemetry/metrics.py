@@ -14,6 +14,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from sidecar import __version__
+from sidecar.core.app_reports import Missed, Report, Sample
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Granted, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.life.events import (
@@ -30,7 +33,6 @@ from sidecar.core.life.events import (
     WouldRetire,
 )
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Fleet, Granted, Missed, Report, Sample, Unknown
 from sidecar.telemetry.observers import Failure
 
 CLAIM_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from sidecar.core.app_reports import Report
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.life.snapshot import Record
-from sidecar.core.types import Entry, Report
+from sidecar.core.types import Entry
 
 
 class Failure(NamedTuple):

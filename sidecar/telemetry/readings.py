@@ -8,8 +8,10 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from sidecar.core.app_reports import ErrorLevel
+from sidecar.core.beats import Fleet
 from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.types import ErrorLevel, Fleet, State
+from sidecar.core.types import State
 
 Counts = Mapping[str, int]
 Gauges = tuple[tuple[str, str, Callable[[Snapshot], float | None]], ...]

@@ -16,8 +16,9 @@ import pytest
 from harness.waiting import wait_for
 from sidecar.actions.actuator import ActionError
 from sidecar.actions.program import HEAD, CommandAction, Hook
+from sidecar.core.claims import Claim
 from sidecar.core.explain.samples import MOST
-from sidecar.core.types import DETAIL_LIMIT, Claim
+from sidecar.core.types import DETAIL_LIMIT
 
 CLAIM = Claim("app/a/life-1", "a", "life-1", "redis")
 PATIENCE_S = 60.0

@@ -15,8 +15,9 @@ from harness.waiting import wait_for
 from sidecar.app import build_messages
 from sidecar.config.load import load
 from sidecar.config.settings import Config
+from sidecar.core.app_reports import ErrorLevel
 from sidecar.core.explain.samples import ErrorSample
-from sidecar.core.types import Entry, ErrorLevel
+from sidecar.core.types import Entry
 from sidecar.notify.webhook import Delivery
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.observers import Observers

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from harness.composition import Composed, Facts, composed, on_any_port
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Unknown
 from sidecar.core.fleet.fleet_events import FleetWatch
-from sidecar.core.types import Fleet, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

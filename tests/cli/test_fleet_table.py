@@ -10,9 +10,10 @@ import pytest
 
 from sidecar.cli import fleet_table
 from sidecar.cli.fleet_table import DUPLICATE, GONE, SILENT, Row, head, hold_line, rows, span
+from sidecar.core.beats import CauseTrial, Fleet, RecurringCause
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import fleet_json
-from sidecar.core.types import CauseTrial, Fleet, Hold, RecurringCause
+from sidecar.core.types import Hold
 
 NOW = 1_700_000_000.0
 RELEASE = "look for the cause, or try again at once with health-arbiter release"

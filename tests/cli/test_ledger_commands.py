@@ -20,7 +20,8 @@ from sidecar.cli import application, ledger_reader, local_api
 from sidecar.cli.asking_options import Asking
 from sidecar.cli.ledger_reader import LedgerReader
 from sidecar.config.load import load
-from sidecar.core.types import US_PER_S, Entry, Unknown
+from sidecar.core.claims import Unknown
+from sidecar.core.types import US_PER_S, Entry
 from sidecar.server.ledger_api import get_events
 
 if TYPE_CHECKING:

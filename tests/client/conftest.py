@@ -10,7 +10,7 @@ import pytest
 from sidecar.client import configure, emitter, exceptions
 from sidecar.client.local_http import LocalHttp, Outcome
 from sidecar.client.reporting import EMITTER
-from sidecar.core.types import ErrorReport, Results
+from sidecar.core.app_reports import ErrorReport, Results
 from sidecar.inputs.report_bodies import read_errors, read_results
 
 Totals = Callable[[], dict[str, int]]

@@ -18,7 +18,7 @@ import pytest
 from client.conftest import Listener, Totals
 from harness.ports import free_port
 from sidecar.client import heartbeat, report, results, stats
-from sidecar.core.types import ErrorLevel, ErrorReport, Results
+from sidecar.core.app_reports import ErrorLevel, ErrorReport, Results
 from sidecar.inputs.report_bodies import read_errors
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.client.reports import LEVELS, errors
-from sidecar.core.types import ErrorLevel
+from sidecar.core.app_reports import ErrorLevel
 from sidecar.inputs.report_bodies import read_errors
 
 TEXTS = st.none() | st.text(max_size=100)

@@ -15,7 +15,8 @@ from harness.server_group import START_US, ServerGroup
 from sidecar.app import build_store
 from sidecar.config import rollout
 from sidecar.config.load import load
-from sidecar.core.types import Claim, Denied, Hold, Unknown
+from sidecar.core.claims import Claim, Denied, Unknown
+from sidecar.core.types import Hold
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer

@@ -13,20 +13,14 @@ from harness.controller import IDENTITY, POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.inbox import INBOX_LIMIT, REPORTS_A_TURN, Inbox
 from sidecar.controller.journal import Memory
+from sidecar.core.app_reports import ErrorLevel, ErrorReport, Results
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Granted, Unknown
 from sidecar.core.life.events import Checked
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.triggers import StopRequested
 from sidecar.core.measure.measurements import RESULTS_KEPT_S
-from sidecar.core.types import (
-    ErrorLevel,
-    ErrorReport,
-    Fleet,
-    Granted,
-    Latch,
-    Results,
-    State,
-    Unknown,
-)
+from sidecar.core.types import Latch, State
 
 GRANTED = Granted(1, 10)
 NO_SETTLE = replace(POLICY, settle_s=0.0)

@@ -14,16 +14,10 @@ from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, RETURN_BEATS, Membership
-from sidecar.core.types import (
-    Beat,
-    ErrorReport,
-    Fleet,
-    Granted,
-    Policy,
-    Presence,
-    State,
-    Unknown,
-)
+from sidecar.core.app_reports import ErrorReport
+from sidecar.core.beats import Beat, Fleet
+from sidecar.core.claims import Granted, Presence, Unknown
+from sidecar.core.types import Policy, State
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from harness.controller import POLICY, ControllerRig, MemoryJournal
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core.types import ErrorReport, Granted, State, Unknown
+from sidecar.core.app_reports import ErrorReport
+from sidecar.core.claims import Granted, Unknown
+from sidecar.core.types import State
 
 if TYPE_CHECKING:
     from sidecar.controller.journal import Memory

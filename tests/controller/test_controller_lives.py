@@ -9,19 +9,11 @@ import pytest
 from harness.controller import POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.journal import Memory
+from sidecar.core.app_reports import AppExited, AppListening, ErrorReport, Report, Sample
+from sidecar.core.claims import NAMELESS, Granted
 from sidecar.core.life.container import resume, start
 from sidecar.core.life.events import Restarted
-from sidecar.core.types import (
-    NAMELESS,
-    AppExited,
-    AppListening,
-    ErrorReport,
-    Granted,
-    Latch,
-    Report,
-    Sample,
-    State,
-)
+from sidecar.core.types import Latch, State
 
 GRANTED = Granted(1, 10)
 NO_SETTLE = replace(POLICY, settle_s=0.0)

@@ -11,19 +11,11 @@ import pytest
 from harness.controller import POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.journal import Memory
+from sidecar.core.app_reports import ErrorReport, Results
+from sidecar.core.claims import Granted, LeaseRequest, RandomIdentity, Unknown
 from sidecar.core.life.container import start
 from sidecar.core.life.triggers import ReviveOrdered
-from sidecar.core.types import (
-    ErrorReport,
-    Granted,
-    Latch,
-    LeaseRequest,
-    Policy,
-    RandomIdentity,
-    Results,
-    State,
-    Unknown,
-)
+from sidecar.core.types import Latch, Policy, State
 
 GRANTED = Granted(1, 1)
 AGING = replace(POLICY, lifetime_s=100.0, retire_slots="100p", retire_timeout_s=60.0)

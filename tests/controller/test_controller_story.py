@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
+from sidecar.core.app_reports import ErrorLevel, ErrorReport
+from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.life.events import Culled
-from sidecar.core.types import Answer, Denied, ErrorLevel, ErrorReport, Granted, State, Unknown
+from sidecar.core.types import State
 
 GRANTED = Granted(1, 10)
 DENIED = Denied("window", 10, 10, 60.0)

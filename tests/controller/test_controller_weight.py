@@ -8,8 +8,11 @@ import pytest
 
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
+from sidecar.core.app_reports import AppExited, ErrorReport, Report, Results
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Granted
 from sidecar.core.life.triggers import BeatUnanswered
-from sidecar.core.types import AppExited, ErrorReport, Fleet, Granted, Policy, Report, Results, State
+from sidecar.core.types import Policy, State
 
 NEVER = replace(POLICY, error_ratio=0.0, error_limit=0)
 """Nobody is culled: this is about weights."""

@@ -11,7 +11,7 @@ import pytest
 from harness.memory_store import MemoryStore
 from harness.virtual_time import in_virtual_time
 from sidecar.controller.error_minutes import ErrorMinutes
-from sidecar.core.types import Unknown
+from sidecar.core.claims import Unknown
 
 EPOCH_S = 1_700_000_400.0
 """Begins a minute."""

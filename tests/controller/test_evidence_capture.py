@@ -9,7 +9,9 @@ import pytest
 
 from harness.controller import IDENTITY, POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time
-from sidecar.core.types import Claim, Denied, ErrorReport, Granted, Policy, State, Unknown
+from sidecar.core.app_reports import ErrorReport
+from sidecar.core.claims import Claim, Denied, Granted, Unknown
+from sidecar.core.types import Policy, State
 
 NO_SETTLE = replace(POLICY, settle_s=0.0)
 GRANTED = Granted(1, 10)

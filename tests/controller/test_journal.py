@@ -19,7 +19,8 @@ import pytest
 
 from sidecar.controller import journal as journal_module
 from sidecar.controller.journal import Journal, Memory
-from sidecar.core.types import Latch, Policy, RandomIdentity, State
+from sidecar.core.claims import RandomIdentity
+from sidecar.core.types import Latch, Policy, State
 
 TOP = Path(__file__).parents[2]
 BOUND_S = 0.05

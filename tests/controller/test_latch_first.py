@@ -10,7 +10,8 @@ import pytest
 
 from harness.controller import POLICY, ControllerRig, MemoryJournal
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core.types import Granted, Policy, State
+from sidecar.core.claims import Granted
+from sidecar.core.types import Policy, State
 
 if TYPE_CHECKING:
     from sidecar.controller.journal import Memory

@@ -27,9 +27,11 @@ from sidecar.controller.ledger import (
     SETTLED_S,
     Ledger,
 )
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.types import Entry, Fleet, Unknown
+from sidecar.core.types import Entry
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import NOTED_S, SHARED_S
 

@@ -22,13 +22,15 @@ from sidecar.controller.membership import (
     Membership,
     about,
 )
+from sidecar.core.beats import Beat, Fleet
+from sidecar.core.claims import Presence, Unknown
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.fleet.members import About
 from sidecar.core.life.container import Container, start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
-from sidecar.core.types import Beat, Evidence, Fleet, Latch, Presence, State, Unknown
+from sidecar.core.types import Evidence, Latch, State
 
 INTERVAL_S = 10.0
 FLEET = Fleet(3)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fleet.app import App
+from sidecar.core.claims import Denied
 from sidecar.core.life.events import Culled, Event, Moved, RetirementAnswered, TokenAnswered
-from sidecar.core.types import Denied
 
 
 @dataclass(frozen=True)

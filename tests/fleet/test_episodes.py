@@ -10,7 +10,7 @@ from fleet.conftest import Begin
 from fleet.incidents import Held, Outage, Sick, Stuck
 from fleet.scenarios import Scenario, play
 from fleet.traffic import RequestLoad
-from sidecar.core.types import ErrorReport
+from sidecar.core.app_reports import ErrorReport
 
 seeds = pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.site) for seed in range(2, 21))])
 

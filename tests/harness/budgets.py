@@ -7,8 +7,9 @@ from random import Random
 
 from harness.claims import WINDOW_ONLY, S
 from harness.server_group import Server
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Unknown
 from sidecar.core.fleet.members import MemberList
-from sidecar.core.types import Fleet, Unknown
 from sidecar.store.budget import FleetBudget
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
+from sidecar.core.app_reports import Load
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import NO_IDENTITY, Answer, Denied, Granted, RandomIdentity, Unknown
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, start
 from sidecar.core.life.transitions import TRANSITIONS
@@ -21,22 +24,7 @@ from sidecar.core.life.triggers import (
     ReviveOrdered,
     Trigger,
 )
-from sidecar.core.types import (
-    NO_IDENTITY,
-    Answer,
-    Denied,
-    Fleet,
-    Granted,
-    Judgement,
-    Latch,
-    Load,
-    Policy,
-    RandomIdentity,
-    Reason,
-    State,
-    Unknown,
-    Verdict,
-)
+from sidecar.core.types import Judgement, Latch, Policy, Reason, State, Verdict
 
 STARTING, UP, SUSPECT, RETIRING = State.STARTING, State.UP, State.SUSPECT, State.RETIRING
 DRAINING, DOWN, STOPPING = State.DRAINING, State.DOWN, State.STOPPING

@@ -14,27 +14,15 @@ from typing import TYPE_CHECKING, Self
 from harness.virtual_time import VirtualLoop, settle
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.journal import Journal, Memory
+from sidecar.core.app_reports import ErrorLevel, ErrorReport, Report
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import NO_IDENTITY, Answer, Claim, LeaseRequest, Presence, RandomIdentity, Unknown
 from sidecar.core.life.container import start
 from sidecar.core.life.events import Checked, Event, Moved
 from sidecar.core.life.triggers import BeatAnswered
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import Weight
-from sidecar.core.types import (
-    NO_IDENTITY,
-    Answer,
-    Claim,
-    ErrorLevel,
-    ErrorReport,
-    Fleet,
-    Latch,
-    LeaseRequest,
-    Policy,
-    Presence,
-    RandomIdentity,
-    Report,
-    State,
-    Unknown,
-)
+from sidecar.core.types import Latch, Policy, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from sidecar.core.claims import Denied
 from sidecar.core.fleet.fleet_settings import FleetSettings, Share
-from sidecar.core.types import US_PER_S, Denied
+from sidecar.core.types import US_PER_S
 
 HOUR_US: Final = 3600 * US_PER_S
 MINUTE_US: Final = 60 * US_PER_S

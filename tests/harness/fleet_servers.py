@@ -16,8 +16,9 @@ from random import Random
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from harness.memory_store import MemoryStore
+from sidecar.core.beats import Beat
 from sidecar.core.fleet.view import BeatReply, Edits, View
-from sidecar.core.types import US_PER_S, Beat
+from sidecar.core.types import US_PER_S
 from sidecar.store.protocol import StoreError
 
 T = TypeVar("T")

@@ -12,6 +12,8 @@ from dataclasses import replace
 from math import inf
 from typing import TypeVar
 
+from sidecar.core.beats import Beat
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.view import (
     AHEAD_US,
     BeatReply,
@@ -23,7 +25,7 @@ from sidecar.core.fleet.view import (
     member_row,
     settings_in_force,
 )
-from sidecar.core.types import US_PER_S, Beat, Entry, Presence
+from sidecar.core.types import US_PER_S, Entry
 from sidecar.store.alone import MAX_EVENTS, AloneStore
 from sidecar.store.protocol import (
     MAX_CAUSES,

@@ -12,23 +12,13 @@ from random import Random
 from typing import Any
 
 from harness.memory_store import MemoryStore
+from sidecar.core.beats import Beat, Fleet
+from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Presence
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState
 from sidecar.core.fleet.view import Asked, BeatReply, Edits, EndHold, Known, Request, View
-from sidecar.core.types import (
-    US_PER_S,
-    Answer,
-    Beat,
-    Claim,
-    Denied,
-    Entry,
-    Fleet,
-    Granted,
-    Hold,
-    LeaseRequest,
-    Presence,
-)
+from sidecar.core.types import US_PER_S, Entry, Hold
 from sidecar.store.budget import FleetBudget
 
 START_US = 1_700_000_000 * US_PER_S

@@ -11,9 +11,10 @@ from typing import Any, Final, Literal, TypeVar
 
 from harness.claims import WINDOW_ONLY, S
 from harness.memory_store import MemoryStore
+from sidecar.core.beats import Beat
+from sidecar.core.claims import Answer, Denied, Unknown
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.view import BeatReply, Edits, View
-from sidecar.core.types import Answer, Beat, Denied, Unknown
 from sidecar.store.budget import Counter as ArticleCounter
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import StoreError

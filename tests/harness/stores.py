@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from sidecar.core.beats import Beat
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, HoldRow
 from sidecar.core.fleet.view import Edits
-from sidecar.core.types import US_PER_S, Beat, Presence
+from sidecar.core.types import US_PER_S
 from sidecar.store.protocol import Conflict, Over, Store, StoreError
 from sidecar.store.redis import RedisStore
 

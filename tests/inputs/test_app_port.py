@@ -17,7 +17,7 @@ import pytest
 from harness.ports import free_port
 from harness.virtual_time import in_virtual_time
 from harness.waiting import eventually, wait_for
-from sidecar.core.types import AppListening, Report
+from sidecar.core.app_reports import AppListening, Report
 from sidecar.inputs.app_port import ABSENT_S, SETTLE_S, AcceptedConnections, AppPort, SocketIncarnations
 from sidecar.inputs.listening_sockets import MOST_SOCKETS, listening_sockets
 

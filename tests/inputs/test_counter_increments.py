@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.types import Sample
+from sidecar.core.app_reports import Sample
 from sidecar.inputs.app_incarnation import SETTLED_PAGES
 from sidecar.inputs.counter_increments import MAX_COUNT, MOST_PROCESSES, SLICE, Counters, Reading, Role, SeriesUse
 

@@ -15,7 +15,7 @@ import pytest
 
 from harness.ports import free_port
 from harness.waiting import eventually
-from sidecar.core.types import ErrorReport, Heartbeat, Report, Results
+from sidecar.core.app_reports import ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs.datagram import BATCH, BATCH_BYTES, PACKET_LIMIT, RECEIVE_BUFFER, Datagrams
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.types import ErrorLevel, ErrorReport, Results
+from sidecar.core.app_reports import ErrorLevel, ErrorReport, Results
 from sidecar.inputs.report_bodies import (
     MESSAGE_LIMIT,
     MOST_ERRORS,

@@ -31,7 +31,7 @@ from harness.scraping import (
 )
 from harness.virtual_time import START_S, in_virtual_time
 from harness.waiting import eventually
-from sidecar.core.types import Missed, Report, Sample
+from sidecar.core.app_reports import Missed, Report, Sample
 from sidecar.inputs.page_download import SLICE_BYTES
 
 if TYPE_CHECKING:

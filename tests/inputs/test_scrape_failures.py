@@ -12,7 +12,7 @@ from aiohttp import web
 from harness.ports import free_port
 from harness.scraping import TEXT, Handler, Observed, Page, answering, scraped, scraper_of, serving
 from harness.waiting import eventually
-from sidecar.core.types import Missed, Sample
+from sidecar.core.app_reports import Missed, Sample
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.types import ErrorLevel, ErrorReport, Heartbeat, Report, Results
+from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs.report_bodies import MOST_ERRORS
 from sidecar.inputs.statsd import PacketReader
 

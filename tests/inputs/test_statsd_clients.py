@@ -17,7 +17,7 @@ import statsd
 from datadog.dogstatsd.base import DogStatsd
 
 from harness.waiting import eventually
-from sidecar.core.types import ErrorReport, Heartbeat, Report, Results
+from sidecar.core.app_reports import ErrorReport, Heartbeat, Report, Results
 from sidecar.inputs.datagram import Datagrams
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 
 from harness import receiver
 from sidecar.config.settings import IdentityConfig, NotifyConfig
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.members import Member
-from sidecar.core.types import Presence
 from sidecar.notify.alerts import Alert
 from sidecar.notify.message import concerned, fields_of
 

@@ -12,9 +12,11 @@ import pytest
 
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.config.settings import IdentityConfig, NotifyConfig
+from sidecar.core.beats import CauseTrial, Fleet
+from sidecar.core.claims import Presence, Unknown
 from sidecar.core.fleet.fleet_events import FleetWatch
 from sidecar.core.fleet.members import Member, MemberList
-from sidecar.core.types import CauseTrial, Entry, Fleet, Presence, Unknown
+from sidecar.core.types import Entry
 from sidecar.notify.messenger import LEADER_S, LOOK_S, Messenger
 from sidecar.notify.webhook import Outbox, Webhook
 

@@ -10,9 +10,11 @@ import pytest
 from harness.budgets import StubBudget
 from harness.local_http import serving
 from harness.raw_http import Answer, Observed, RawConnection, get, post
+from sidecar.core.beats import CauseTrial, Fleet
+from sidecar.core.claims import Presence
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import About, Member, MemberList
-from sidecar.core.types import CauseTrial, Entry, Fleet, Hold, Presence, State
+from sidecar.core.types import Entry, Hold, State
 from sidecar.server.admin import AdminApi
 
 if TYPE_CHECKING:

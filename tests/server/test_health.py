@@ -11,11 +11,12 @@ import pytest
 
 from harness.public_door import connect, public_door
 from harness.raw_http import Observed, get
+from sidecar.core.claims import Granted
 from sidecar.core.life import transitions
 from sidecar.core.life.container import start
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.life.triggers import StopRequested
-from sidecar.core.types import Evidence, Granted, Latch, Policy, State
+from sidecar.core.types import Evidence, Latch, Policy, State
 from sidecar.server import health
 from sidecar.server.public_pages import public_pages
 

@@ -10,8 +10,9 @@ import pytest
 
 from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get
+from sidecar.core.claims import Unknown
 from sidecar.core.explain import reasons
-from sidecar.core.types import Entry, Unknown
+from sidecar.core.types import Entry
 from sidecar.server.ledger_api import get_events
 
 if TYPE_CHECKING:

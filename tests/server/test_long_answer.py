@@ -17,10 +17,12 @@ from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
 from sidecar.config.settings import BudgetConfig, JudgingConfig
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.fleet.view import Listing, View
-from sidecar.core.types import US_PER_S, Entry, Fleet, Presence, State
+from sidecar.core.types import US_PER_S, Entry, State
 from sidecar.net import web
 from sidecar.server import long_answer
 from sidecar.server.admin import AdminApi

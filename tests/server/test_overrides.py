@@ -11,6 +11,8 @@ import pytest
 from harness.local_http import serving
 from harness.raw_http import Answer, Observed, RawConnection, get, post
 from harness.waiting import eventually
+from sidecar.core.claims import Answer as Reply
+from sidecar.core.claims import Denied, Granted, Unknown
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, start
 from sidecar.core.life.snapshot import Record
@@ -24,8 +26,7 @@ from sidecar.core.life.triggers import (
     StopRequested,
     Trigger,
 )
-from sidecar.core.types import Answer as Reply
-from sidecar.core.types import Denied, Evidence, Granted, Judgement, Policy, State, Unknown, Verdict
+from sidecar.core.types import Evidence, Judgement, Policy, State, Verdict
 from sidecar.server.overrides import OverridesApi
 
 if TYPE_CHECKING:

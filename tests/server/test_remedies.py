@@ -6,23 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.explain import words
 from sidecar.core.life.container import Container, CullOrder, start
 from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.types import (
-    Answer,
-    Denied,
-    Evidence,
-    Granted,
-    Hold,
-    Judgement,
-    Latch,
-    Policy,
-    Reason,
-    State,
-    Unknown,
-    Verdict,
-)
+from sidecar.core.types import Evidence, Hold, Judgement, Latch, Policy, Reason, State, Verdict
 from sidecar.server.remedies import Outlook, remedies
 
 NOW = 1_000.0

@@ -9,7 +9,7 @@ import pytest
 
 from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get
-from sidecar.core.types import AppExited, ErrorReport, Heartbeat, Results, Sample
+from sidecar.core.app_reports import AppExited, ErrorReport, Heartbeat, Results, Sample
 from sidecar.inputs import report_tap
 from sidecar.inputs.report_tap import MOST, ReportTap
 from sidecar.server.report_watch import get_watch

@@ -12,24 +12,13 @@ import pytest
 from harness.controller import ControllerRig
 from harness.raw_http import RawConnection
 from harness.virtual_time import in_virtual_time, settle
+from sidecar.core.app_reports import ErrorReport, Results
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Denied, Granted, Unknown
 from sidecar.core.life.container import Container, CullOrder
 from sidecar.core.life.triggers import CullOrdered
 from sidecar.core.measure.weight import FULL
-from sidecar.core.types import (
-    Denied,
-    ErrorReport,
-    Fleet,
-    Granted,
-    Hold,
-    Judgement,
-    Latch,
-    Policy,
-    Reason,
-    Results,
-    State,
-    Unknown,
-    Verdict,
-)
+from sidecar.core.types import Hold, Judgement, Latch, Policy, Reason, State, Verdict
 from sidecar.server import health
 from sidecar.server.agent_check import AgentCheck
 

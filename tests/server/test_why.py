@@ -12,27 +12,13 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from sidecar.actions.actuator import ActionResult
+from sidecar.core.app_reports import ErrorLevel
+from sidecar.core.beats import CauseTrial, Fleet
+from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
 from sidecar.core.life.container import Container, CullOrder, start
 from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.types import (
-    Answer,
-    CauseTrial,
-    Denied,
-    Entry,
-    ErrorLevel,
-    Evidence,
-    Fleet,
-    Granted,
-    Hold,
-    Judgement,
-    Latch,
-    Policy,
-    Reason,
-    State,
-    Unknown,
-    Verdict,
-)
+from sidecar.core.types import Entry, Evidence, Hold, Judgement, Latch, Policy, Reason, State, Verdict
 from sidecar.net.web import HttpError
 from sidecar.server import health
 from sidecar.server.why import Why, WhyIdentity, WhySources

@@ -13,7 +13,8 @@ import pytest
 from harness.redis_acl import PAGE, rights_of
 from harness.sentinels import MASTER, masters_reply
 from harness.stores import CULL, HOLD, beat, commit, look, redis_store, send_beat, suspect
-from sidecar.core.types import Entry, Presence
+from sidecar.core.claims import Presence
+from sidecar.core.types import Entry
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis import RedisStore
 from sidecar.store.redis_client import RedisClient

@@ -19,8 +19,9 @@ import pytest
 
 from harness.fleet_judge import BrokenPromiseError
 from harness.fleet_world import Sidecar, World
+from sidecar.core.claims import Denied, Presence
 from sidecar.core.fleet.fleet_settings import OFF, FleetSettings
-from sidecar.core.types import US_PER_S, Denied, Presence
+from sidecar.core.types import US_PER_S
 
 BEGINNINGS: Final = 240
 STEPS: Final = (4, 11)

@@ -12,9 +12,11 @@ import pytest
 from harness.claims import WINDOW_ONLY, S, beat, claim, down, lease, suspect
 from harness.server_group import START_US, Lost, ServerGroup, outcome, outcomes
 from harness.virtual_time import in_virtual_time
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Denied, Granted, Presence, Unknown
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.fleet.view import Edits
-from sidecar.core.types import Denied, Entry, Fleet, Granted, Hold, Presence, Unknown
+from sidecar.core.types import Entry, Hold
 from sidecar.store.budget import DECISION_LIMIT_S, MAX_ATTEMPTS, MAX_PAUSE_S, Counter, FleetBudget
 from sidecar.store.protocol import Over
 

@@ -20,10 +20,11 @@ from harness.stores import (
     send_beat,
     suspect,
 )
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.fleet.view import Edits, View
-from sidecar.core.types import Entry, Presence
+from sidecar.core.types import Entry
 from sidecar.store.protocol import MAX_STRUCK, Conflict, Over, Store
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.stores import PREFIX, WINDOW_US, S, beat, commit, look, send_beat, suspect
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
 from sidecar.core.fleet.view import View
-from sidecar.core.types import Entry, Presence
+from sidecar.core.types import Entry
 from store.conftest import START_US, Clock
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from harness.fleet_judge import BrokenPromiseError
 from harness.fleet_servers import Fate, Point
 from harness.fleet_world import Sidecar, World
 from harness.step_loop import StepLoop
+from sidecar.core.claims import Granted, Presence, Unknown
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.types import US_PER_S, Granted, Presence, Unknown
+from sidecar.core.types import US_PER_S
 
 Request = Callable[[World, Sidecar], Coroutine[Any, Any, object]]
 

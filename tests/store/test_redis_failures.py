@@ -31,9 +31,10 @@ from harness.stores import (
 )
 from harness.virtual_time import settle
 from harness.waiting import eventually
+from sidecar.core.claims import Claim, Unknown
 from sidecar.core.explain.words import FAILURES
 from sidecar.core.fleet.view import Edits
-from sidecar.core.types import Claim, Entry, Hold, Unknown
+from sidecar.core.types import Entry, Hold
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_errors import message

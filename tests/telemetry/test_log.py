@@ -19,6 +19,9 @@ from hypothesis import strategies as st
 
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
+from sidecar.core.app_reports import Missed
+from sidecar.core.beats import CauseTrial, Fleet, RecurringCause
+from sidecar.core.claims import Denied, Granted, Unknown
 from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
@@ -55,18 +58,7 @@ from sidecar.core.life.events import (
 )
 from sidecar.core.life.snapshot import Record
 from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
-from sidecar.core.types import (
-    CauseTrial,
-    Denied,
-    Evidence,
-    Fleet,
-    Granted,
-    Hold,
-    Missed,
-    RecurringCause,
-    State,
-    Unknown,
-)
+from sidecar.core.types import Evidence, Hold, State
 from sidecar.telemetry.log import Log, logger
 from sidecar.telemetry.log_output import QUEUE_LIMIT, as_console, as_json, logging_to
 from sidecar.telemetry.observers import Failure

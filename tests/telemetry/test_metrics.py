@@ -8,6 +8,9 @@ import pytest
 
 from harness.binaries import require
 from harness.controller import POLICY
+from sidecar.core.app_reports import Missed, Report, Sample
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.life.container import start
 from sidecar.core.life.events import (
@@ -25,20 +28,7 @@ from sidecar.core.life.events import (
 )
 from sidecar.core.life.snapshot import Record
 from sidecar.core.life.triggers import ReviveOrdered
-from sidecar.core.types import (
-    Answer,
-    Denied,
-    Evidence,
-    Fleet,
-    Granted,
-    Judgement,
-    Missed,
-    Report,
-    Sample,
-    State,
-    Unknown,
-    Verdict,
-)
+from sidecar.core.types import Evidence, Judgement, State, Verdict
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.observers import Failure
 

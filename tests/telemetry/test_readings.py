@@ -7,9 +7,11 @@ from collections.abc import Iterable
 import pytest
 from prometheus_client.core import Metric
 
+from sidecar.core.app_reports import Load
+from sidecar.core.beats import CauseTrial, Fleet
 from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.types import CauseTrial, Evidence, Fleet, Hold, Load, State
+from sidecar.core.types import Evidence, Hold, State
 from sidecar.telemetry import readings
 
 Samples = dict[tuple[str, ...], float]

@@ -17,9 +17,9 @@ from sidecar.cli.doctor import settings_differences
 from sidecar.cli.doctor.findings import Finding, fail, ok, warn
 from sidecar.config import redis_urls
 from sidecar.config.settings import Config
+from sidecar.core.claims import Unknown
 from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.members import MemberList
-from sidecar.core.types import Unknown
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_client import RedisClient
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
+from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.explain.words import FAILURES, MESSAGE_RUNBOOKS, OTHER_PROCESS, REFUSALS, Explanation
-from sidecar.core.types import Answer, Denied, Granted, Hold, Unknown, Verdict
+from sidecar.core.types import Hold, Verdict
 
 _OTHER_REFUSAL: Final = "the reason of the refusal is over; the sidecar asks again {wait}"
 _UNDER_A_MINUTE: Final = 59.95

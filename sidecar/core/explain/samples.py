@@ -10,7 +10,7 @@ import re
 from binascii import crc32
 from typing import Final, NamedTuple
 
-from sidecar.core.types import ErrorLevel, ErrorReport
+from sidecar.core.app_reports import ErrorLevel, ErrorReport
 
 MOST: Final = 20
 MESSAGE_LIMIT: Final = 300

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.members import Member
-from sidecar.core.types import Presence
 
 SUSPECTS: Final = 3
 SUSPECT_PART: Final = 0.8

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Presence
 from sidecar.core.fleet import data_loss, gates, grant_window, outcomes, recurrence, slots, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft, common_cause
 from sidecar.core.fleet.gates import GateRefusal
@@ -29,7 +30,7 @@ from sidecar.core.fleet.view import (
     ReturnGrant,
     View,
 )
-from sidecar.core.types import US_PER_S, Answer, Claim, Denied, Granted, Hold, LeaseRequest, Presence
+from sidecar.core.types import US_PER_S, Hold
 
 SEVERAL_EVERY_US: Final = HOUR_US // 6
 """Interval at which a fleet of several members is recorded as such."""

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sidecar.core.types import CauseTrial, Fleet, Hold, RecurringCause, Unknown
+from sidecar.core.beats import CauseTrial, Fleet, RecurringCause
+from sidecar.core.claims import Unknown
+from sidecar.core.types import Hold
 
 
 @dataclass(frozen=True, slots=True)

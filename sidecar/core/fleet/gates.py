@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from sidecar.core.claims import MANUAL, Claim, LeaseRequest
 from sidecar.core.fleet import grant_window, slots
 from sidecar.core.fleet.draft import HOUR_US, Draft
 from sidecar.core.fleet.fleet_settings import OFF
 from sidecar.core.fleet.grant_window import RULES, Quota
 from sidecar.core.fleet.trial import FIRST
 from sidecar.core.fleet.view import MemberKey
-from sidecar.core.types import MANUAL, US_PER_S, Claim, LeaseRequest
+from sidecar.core.types import US_PER_S
 
 OTHER_PROCESS_US: Final = 15 * US_PER_S
 """How long another process of the server grants nothing at least. A master that Sentinel demotes takes writes for up to

@@ -15,12 +15,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from sidecar.core.beats import Beat
+from sidecar.core.claims import MANUAL, NAMELESS, REVIVED, Presence
 from sidecar.core.fleet import recurrence, slots, trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.fleet_settings import OFF
 from sidecar.core.fleet.records import Cull, CullOutcome
 from sidecar.core.fleet.view import MemberKey
-from sidecar.core.types import MANUAL, NAMELESS, REVIVED, US_PER_S, Beat, Entry, Presence
+from sidecar.core.types import US_PER_S, Entry
 
 UNKNOWN: Final = "unknown"
 

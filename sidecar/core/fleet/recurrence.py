@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from sidecar.core.beats import RecurringCause
+from sidecar.core.claims import MANUAL
 from sidecar.core.fleet.records import Recurrence
-from sidecar.core.types import MANUAL, US_PER_S, RecurringCause
+from sidecar.core.types import US_PER_S
 
 DAY_US: Final = 24 * 3600 * US_PER_S
 WEEK: Final = 7

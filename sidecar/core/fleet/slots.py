@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sidecar.core.claims import LeaseRequest
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.records import Slot
-from sidecar.core.types import US_PER_S, LeaseRequest
+from sidecar.core.types import US_PER_S
 
 
 def used(draft: Draft) -> int:

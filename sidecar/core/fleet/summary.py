@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
+from sidecar.core.beats import Beat, CauseTrial, Fleet
+from sidecar.core.claims import Presence
 from sidecar.core.fleet import data_loss, recurrence, trial
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
 from sidecar.core.fleet.fleet_settings import FleetSettings, Share
 from sidecar.core.fleet.records import CullOutcome, FleetState
 from sidecar.core.fleet.view import BeatReply, Known, member_incarnation
-from sidecar.core.types import US_PER_S, Beat, CauseTrial, Fleet, Hold, Presence
+from sidecar.core.types import US_PER_S, Hold
 
 COMPARED_FROM: Final = 3
 """Least number of members for a median that a member can be compared with."""

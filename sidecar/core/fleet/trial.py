@@ -25,9 +25,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from sidecar.core.claims import MANUAL, Claim
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.records import Cull, FleetState, Trial
-from sidecar.core.types import MANUAL, US_PER_S, Claim
+from sidecar.core.types import US_PER_S
 
 CALM_US: Final = 60 * US_PER_S
 """So long the fleet has to be well before its next sickness is another one."""

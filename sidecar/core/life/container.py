@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
 
+from sidecar.core.claims import NO_IDENTITY, Answer, Denied, Presence, RandomIdentity
 from sidecar.core.life.triggers import GiveBack
-from sidecar.core.types import NO_IDENTITY, Answer, Denied, Latch, Policy, Presence, RandomIdentity, State, Verdict
+from sidecar.core.types import Latch, Policy, State, Verdict
 from sidecar.core.values import replace
 
 UNNAMED: Final = "-"

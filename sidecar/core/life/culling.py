@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sidecar.core.claims import MANUAL, Answer, Denied, Granted, Presence, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container, CullOrder, enter, is_drained, not_needed, out_of_balance, unused
 from sidecar.core.life.delays import spread, unknown_delay
@@ -39,7 +40,7 @@ from sidecar.core.life.triggers import (
     Judged,
     SaveMemory,
 )
-from sidecar.core.types import MANUAL, Answer, Denied, Granted, Judgement, Latch, Policy, Presence, State, Unknown
+from sidecar.core.types import Judgement, Latch, Policy, State
 from sidecar.core.values import replace
 
 LEASE_WAIT_S: Final = 0.25

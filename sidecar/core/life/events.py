@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sidecar.core.claims import Answer
 from sidecar.core.life.container import Container, CullOrder
 from sidecar.core.life.triggers import CullOrdered, Effect, ReviveOrdered
-from sidecar.core.types import Answer, State, Verdict
+from sidecar.core.types import State, Verdict
 
 
 class Event:

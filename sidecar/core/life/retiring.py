@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from sidecar.core.app_reports import Load
+from sidecar.core.claims import Granted
 from sidecar.core.explain import reasons
 from sidecar.core.life import culling
 from sidecar.core.life.container import Container, enter, not_needed, out_of_balance, unused
@@ -23,7 +25,7 @@ from sidecar.core.life.triggers import (
     ReviveOrdered,
     SaveMemory,
 )
-from sidecar.core.types import Granted, Latch, Load, Policy, State
+from sidecar.core.types import Latch, Policy, State
 from sidecar.core.values import replace
 
 LOAD_KEPT_S: Final = 60.0

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from sidecar.core.app_reports import Load
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import Event
 from sidecar.core.measure.outlier import NO_BASELINE, Baseline
 from sidecar.core.measure.weight import FULL
-from sidecar.core.types import Evidence, Load, State
+from sidecar.core.types import Evidence, State
 
 _IDLE: Final = Container(State.UP, 0.0, "")
 _IDLE_STOPPING: Final = Container(State.STOPPING, 0.0, "")

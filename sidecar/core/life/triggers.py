@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.core.types import NO_IDENTITY, Answer, Fleet, Load, Presence, RandomIdentity, Verdict
+from sidecar.core.app_reports import Load
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import NO_IDENTITY, Answer, Presence, RandomIdentity
+from sidecar.core.types import Verdict
 
 # -- triggers ------------------------------------------------------------------------------------------------------
 

@@ -6,20 +6,11 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from sidecar.client.success_rate import SuccessHistory
+from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Load, Missed, Report, Results, Sample
 from sidecar.core.measure.outlier import OwnUsual
 from sidecar.core.measure.results import RequestResults
 from sidecar.core.measure.window import RollingCounts
-from sidecar.core.types import (
-    ErrorLevel,
-    ErrorReport,
-    Evidence,
-    Heartbeat,
-    Load,
-    Missed,
-    Report,
-    Results,
-    Sample,
-)
+from sidecar.core.types import Evidence
 
 IGNORED: Final = "ignored"
 """The key for errors of kinds that never count, among the levels that do not count."""

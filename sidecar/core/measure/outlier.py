@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from math import ceil, exp, log
 from typing import Final, NamedTuple
 
+from sidecar.core.beats import Fleet
 from sidecar.core.measure.noise import quantile
-from sidecar.core.types import Evidence, Fleet, Policy
+from sidecar.core.types import Evidence, Policy
 from sidecar.core.values import replace
 
 LEAST_RATIO: Final = 0.01

@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from sidecar.core.types import Fleet, Policy, Presence
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Presence
+from sidecar.core.types import Policy
 from sidecar.core.values import replace
 
 FULL: Final = 100

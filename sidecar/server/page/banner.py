@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.common_trait import CommonTrait, Traits, common_trait
-from sidecar.core.types import Entry, Fleet, Hold, State, Unknown
+from sidecar.core.types import Entry, Hold, State
 from sidecar.server.page.containers import ROUNDED_S, ContainerFacts
 from sidecar.server.unknown_replies import ALONE
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.members import About, Member, presence_word
-from sidecar.core.types import Presence, State
+from sidecar.core.types import State
 
 SILENT: Final = "silent"
 SILENT_BEATS: Final = 3

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar.config import shares
 from sidecar.config.bound import bound
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Unknown
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.members import About, MemberList, fleet_json, hold_json
-from sidecar.core.types import Entry, Fleet, Hold, Unknown
+from sidecar.core.types import Entry, Hold
 from sidecar.server import long_answer, unknown_replies
 from sidecar.server.page.banner import Situation, banner
 from sidecar.server.page.containers import ContainerFacts, own_row, row_of, steady

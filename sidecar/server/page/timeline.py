@@ -6,7 +6,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar.core.types import Entry, Unknown
+from sidecar.core.claims import Unknown
+from sidecar.core.types import Entry
 from sidecar.server.unknown_replies import within
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness.refusals import failures, refusals
+from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.explain import reasons, words
-from sidecar.core.types import Answer, Denied, Granted, Hold, Judgement, Reason, Unknown, Verdict
+from sidecar.core.types import Hold, Judgement, Reason, Verdict
 
 FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.core.app_reports import ErrorLevel, ErrorReport
 from sidecar.core.explain.samples import MESSAGE_LIMIT, MOST, ErrorSample, Samples
-from sidecar.core.types import ErrorLevel, ErrorReport
 
 UUIDS = ("123e4567-e89b-12d3-a456-426614174000", "9f1c2b3a-0d4e-4f5a-8b6c-7d8e9f0a1b2c")
 

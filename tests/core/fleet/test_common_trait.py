@@ -6,9 +6,10 @@ from typing import Final
 
 import pytest
 
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.common_trait import Traits, common_trait, of_members
 from sidecar.core.fleet.members import About, Member
-from sidecar.core.types import Presence, State
+from sidecar.core.types import State
 
 ABOUT: Final = About(State.UP, 0, "", 100, 0, 5, "0.3.0")
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from harness.rule_fleet import START_US, TERMS, RuleFleet, draft_of, fleet_of_size, names, word
+from sidecar.core.claims import Denied, Presence
 from sidecar.core.fleet import data_loss, gates
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import Epoch
 from sidecar.core.fleet.view import Known, View
-from sidecar.core.types import US_PER_S, Denied, Presence
+from sidecar.core.types import US_PER_S
 
 S = US_PER_S
 WINDOW_S = TERMS.window_us // S

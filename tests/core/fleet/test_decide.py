@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.rule_fleet import TERMS, RuleFleet, fleet_of_size, names, word
+from sidecar.core.beats import Beat
+from sidecar.core.claims import MANUAL, Claim, Denied, Granted, LeaseRequest, Presence
 from sidecar.core.fleet.decide import MOST_DUPLICATES, decide
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
@@ -27,7 +29,7 @@ from sidecar.core.fleet.view import (
     ReturnGrant,
     View,
 )
-from sidecar.core.types import MANUAL, US_PER_S, Beat, Claim, Denied, Granted, LeaseRequest, Presence
+from sidecar.core.types import US_PER_S
 
 S: Final = US_PER_S
 STRICT: Final = replace(TERMS, capacity="4", spacing_us=S, refund_max=8)

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from harness.rule_fleet import START_US, TERMS, draft_of
+from sidecar.core.claims import Claim
 from sidecar.core.fleet import trial as trials
 from sidecar.core.fleet.records import FleetState, Trial
 from sidecar.core.fleet.view import View
-from sidecar.core.types import US_PER_S, Claim
+from sidecar.core.types import US_PER_S
 
 S = US_PER_S
 NOW = START_US

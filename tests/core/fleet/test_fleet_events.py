@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.core.beats import CauseTrial, Fleet, RecurringCause
+from sidecar.core.claims import Unknown
 from sidecar.core.fleet.fleet_events import (
     CausePaused,
     CauseRecurs,
@@ -24,7 +26,7 @@ from sidecar.core.fleet.fleet_events import (
     StoreBack,
     changes,
 )
-from sidecar.core.types import CauseTrial, Fleet, Hold, RecurringCause, Unknown
+from sidecar.core.types import Hold
 
 CALM = Fleet(10)
 HOLD = Hold("ann", "deploy", 1_700_000_000.0)

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from harness.rule_fleet import START_US, TERMS, draft_of, fleet_of_size, names, word
+from sidecar.core.claims import Presence
 from sidecar.core.fleet import gates, grant_window
 from sidecar.core.fleet.fleet_settings import OFF, FleetSettings
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.grant_window import Bounds
 from sidecar.core.fleet.records import Epoch
 from sidecar.core.fleet.view import View
-from sidecar.core.types import US_PER_S, Presence
+from sidecar.core.types import US_PER_S
 
 S = US_PER_S
 NOW = START_US

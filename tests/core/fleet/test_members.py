@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from harness.rule_fleet import START_US, TERMS
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.members import About, Member, MemberList, member_list_of, present
 from sidecar.core.fleet.records import Cull, FleetState, HoldRow
 from sidecar.core.fleet.view import Listing, View
-from sidecar.core.types import US_PER_S, Hold, Presence, State
+from sidecar.core.types import US_PER_S, Hold, State
 
 S = US_PER_S
 NOW = START_US

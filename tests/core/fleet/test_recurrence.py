@@ -7,9 +7,11 @@ from typing import Final
 import pytest
 
 from harness.rule_fleet import RuleFleet, fleet_of_size, names, word
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import MANUAL, Granted, Presence
 from sidecar.core.fleet.records import Recurrence
 from sidecar.core.fleet.recurrence import DAY_US, MOST_CAUSES, culled, recurring, replaced
-from sidecar.core.types import MANUAL, US_PER_S, Fleet, Granted, Presence
+from sidecar.core.types import US_PER_S
 
 NOON_US: Final = 20_000 * DAY_US + DAY_US // 2
 HOUR: Final = 1 / 24

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from harness.rule_fleet import START_US, TERMS, RuleFleet, draft_of, fleet_of_size, names, word
+from sidecar.core.claims import Granted, LeaseRequest, Presence
 from sidecar.core.fleet import gates, slots
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import FleetState, Slot, Trial
 from sidecar.core.fleet.view import View
-from sidecar.core.types import Granted, LeaseRequest, Presence
 
 NOW = START_US
 BEAT_US = TERMS.beat_us

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from harness.rule_fleet import START_US, TERMS
+from sidecar.core.beats import Beat, CauseTrial
+from sidecar.core.claims import Presence
 from sidecar.core.fleet.records import Epoch, FleetState, HoldRow, Trial
 from sidecar.core.fleet.summary import fleet_of, is_due
 from sidecar.core.fleet.view import BeatReply, Known
-from sidecar.core.types import US_PER_S, Beat, CauseTrial, Hold, Presence
+from sidecar.core.types import US_PER_S, Hold
 
 S = US_PER_S
 NOW = START_US

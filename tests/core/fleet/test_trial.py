@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from harness.rule_fleet import START_US, TERMS, RuleFleet, draft_of, fleet_of_size, names, word
+from sidecar.core.beats import CauseTrial
+from sidecar.core.claims import MANUAL, Presence
 from sidecar.core.fleet import gates, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import Cull, FleetState, Trial
 from sidecar.core.fleet.view import View
-from sidecar.core.types import MANUAL, US_PER_S, CauseTrial, Presence
+from sidecar.core.types import US_PER_S
 
 S = US_PER_S
 NOW = START_US

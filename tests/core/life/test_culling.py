@@ -31,10 +31,11 @@ from harness.containers import (
     step,
     step_and_beat,
 )
+from sidecar.core.claims import Answer
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container, CullOrder, resume
 from sidecar.core.life.triggers import ClaimToken, ClearWindow, GiveBack, Judged, SaveMemory, Trigger
-from sidecar.core.types import Answer, Latch, Policy, State
+from sidecar.core.types import Latch, Policy, State
 
 Row = tuple[float, Trigger | Answer, State | type[ClaimToken]]
 """Second, what happens, and the state it leads to; ``ClaimToken``: suspect, and a claim goes out."""

@@ -7,9 +7,11 @@ from math import inf
 
 import pytest
 
+from sidecar.core.app_reports import Load
+from sidecar.core.claims import RandomIdentity
 from sidecar.core.life.container import Container
 from sidecar.core.life.retiring import due_at, is_due
-from sidecar.core.types import Load, Policy, RandomIdentity, State
+from sidecar.core.types import Policy, State
 
 HOURS = Policy(lifetime_s=21_600.0)
 PATIENT = replace(HOURS, lifetime_max_s=36_000.0, busy_load=0.5)

@@ -32,6 +32,7 @@ from harness.containers import (
     retiring,
     step,
 )
+from sidecar.core.claims import NO_IDENTITY, Answer, Denied, RandomIdentity
 from sidecar.core.life.container import Container, resume
 from sidecar.core.life.triggers import (
     AppRestarted,
@@ -42,7 +43,7 @@ from sidecar.core.life.triggers import (
     SaveMemory,
     Trigger,
 )
-from sidecar.core.types import NO_IDENTITY, Answer, Denied, Latch, Policy, RandomIdentity, State
+from sidecar.core.types import Latch, Policy, State
 
 ASK, RELEASE = RequestLease("lease-1"), GiveBack("lease-1")
 PATIENT = replace(AGING, lifetime_max_s=200.0)

@@ -41,6 +41,8 @@ from harness.containers import (
     step,
     step_and_beat,
 )
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import MANUAL, Answer, Denied, Presence
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, CullOrder, resume, start
 from sidecar.core.life.events import TokenAnswered
@@ -61,7 +63,7 @@ from sidecar.core.life.triggers import (
     StopRequested,
     Trigger,
 )
-from sidecar.core.types import MANUAL, Answer, Denied, Fleet, Hold, Judgement, Policy, Presence, Reason, State, Verdict
+from sidecar.core.types import Hold, Judgement, Policy, Reason, State, Verdict
 
 EXCESSIVE = Judgement.EXCESSIVE
 HELD = replace(DENIED, reason="hold", hold=Hold("ann", "deploy", 1_000.0))

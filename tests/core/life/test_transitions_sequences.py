@@ -29,6 +29,8 @@ from harness.containers import (
     UP,
     reachable,
 )
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Answer, Denied, Granted, Presence, RandomIdentity
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, resume, start
 from sidecar.core.life.events import Moved
@@ -47,7 +49,7 @@ from sidecar.core.life.triggers import (
     StopRequested,
     Trigger,
 )
-from sidecar.core.types import Answer, Denied, Fleet, Granted, Policy, Presence, RandomIdentity
+from sidecar.core.types import Policy
 
 policies = st.builds(
     Policy,

@@ -9,23 +9,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.life.detectors import judge
-from sidecar.core.measure.measurements import Measurements
-from sidecar.core.measure.window import OTHER
-from sidecar.core.types import (
+from sidecar.core.app_reports import (
     AppExited,
     ErrorLevel,
     ErrorReport,
-    Evidence,
     Heartbeat,
-    Judgement,
     Load,
     Missed,
-    Policy,
     Report,
     Results,
     Sample,
 )
+from sidecar.core.life.detectors import judge
+from sidecar.core.measure.measurements import Measurements
+from sidecar.core.measure.window import OTHER
+from sidecar.core.types import Evidence, Judgement, Policy
 
 Told = tuple[float, Report]
 """Seconds that pass, and then what is reported."""

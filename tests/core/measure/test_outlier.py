@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.core.beats import Fleet
 from sidecar.core.measure.outlier import (
     KEPT_MIN,
     MINUTE_S,
@@ -17,7 +18,7 @@ from sidecar.core.measure.outlier import (
     Usual,
     effective_limit,
 )
-from sidecar.core.types import Evidence, Fleet, Policy
+from sidecar.core.types import Evidence, Policy
 
 # -- what the fleet usually has ---------------------------------------------------------------------------------
 

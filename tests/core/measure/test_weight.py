@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sidecar.core.beats import Fleet
+from sidecar.core.claims import Presence
 from sidecar.core.measure.weight import FULL, Weight, share_of_window, soft_drain
-from sidecar.core.types import Fleet, Policy, Presence
+from sidecar.core.types import Policy
 
 
 def settled(rate: float | None, weight: Weight | None = None) -> int:
