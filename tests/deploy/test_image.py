@@ -79,7 +79,7 @@ def engine() -> Iterator[Engine]:
     """An engine that has built the image under the name ``health-arbiter``."""
     if os.geteuid() != 0:
         pytest.skip("only root can start a Docker engine")
-    with tempfile.TemporaryDirectory(prefix="arbiter-image-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="arbiter-image-") as name:
         directory = Path(name)
         engine = Engine(directory).start()
         try:
@@ -92,6 +92,9 @@ def engine() -> Iterator[Engine]:
             yield engine
         finally:
             engine.stop(timeout_s=30)
+            for mount in Path("/proc/mounts").read_text().splitlines():
+                if (place := mount.split()[1]).startswith(name):  # dockerd leaves that of its network
+                    run("umount", "--lazy", place)
 
 
 def test_image_has_what_the_sidecar_needs_and_no_more(engine: Engine) -> None:
