@@ -261,7 +261,7 @@ async def _is_busy(store: RedisStore) -> bool:
         ("redis://127.0.0.1:1", "connection", "redis://127.0.0.1:1: Connection refused"),
         ("redis+cluster://127.0.0.1:{port}", "response", "This instance has cluster support disabled"),
         ("rediss://127.0.0.1:{port}", "timeout", "rediss://127.0.0.1:{port}: no connection; does this port speak TLS?"),
-        ("redis+sentinel://127.0.0.1:{port}/m", "response", "unknown command 'SENTINEL'"),
+        ("redis+sentinel://127.0.0.1:{port}/m", "response", "unknown command"),
     ],
     ids=["nobody listens", "no Cluster", "no TLS", "no Sentinel"],
 )
@@ -271,7 +271,7 @@ async def test_failure_says_the_address_and_what_was_said(
     store = open_store(url.format(port=redis_server.port), timeout_s=TIMEOUT_S)
     with pytest.raises(StoreError) as failed:
         await store.members(most=1, since_us=0)
-    assert (failed.value.word, failed.value.said.endswith(said.format(port=redis_server.port))) == (word, True)
+    assert (failed.value.word, said.format(port=redis_server.port) in failed.value.said) == (word, True)
 
 
 async def test_server_that_hangs_after_it_was_reached_gave_no_answer(
