@@ -35,6 +35,9 @@ CLOSE_S: Final = 1.0
 """Time for responses under way when the listener closes."""
 
 LINE_LIMIT: Final = 8 * 1024
+WRONG_TOKEN_S: Final = 0.2
+"""Delay of the response to a wrong token, against guessing. A right token has no delay."""
+
 READ_BYTES: Final = 16 * 1024
 """How much of a body is parsed ahead of its handler."""
 
@@ -152,6 +155,8 @@ class LocalServer:
             response = await (asyncio.shield(handler(request)) if is_order else handler(request))
         except web.HttpError as error:
             self._on_refusal(error.word)
+            if error.status == HTTPStatus.UNAUTHORIZED:
+                await asyncio.sleep(WRONG_TOKEN_S)
             response = web.json_response({"error": str(error)}, error.status, error.headers)
             if error.word == "upgrade":  # what follows is no HTTP, and aiohttp would keep all of it
                 response.force_close()
@@ -220,17 +225,23 @@ class _Full(asyncio.Protocol):
         transport.close()
 
 
-def _counting_logger(on_refusal: Callable[[str], None], on_failure: Callable[[Exception], None]) -> logging.Logger:
+class _CountingHandler(logging.Handler):
     """Counts requests that aiohttp refused as invalid HTTP; aiohttp would log a traceback for each."""
 
-    def count(record: logging.LogRecord) -> bool:
+    def __init__(self, on_refusal: Callable[[str], None], on_failure: Callable[[Exception], None]) -> None:
+        super().__init__()
+        self._on_refusal = on_refusal
+        self._on_failure = on_failure
+
+    def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, (HttpProcessingError, *web.BROKEN_OFF)):
-            on_refusal("not_http")
+            self._on_refusal("not_http")
         elif isinstance(error, Exception):
-            on_failure(error)
-        return False
+            self._on_failure(error)
 
+
+def _counting_logger(on_refusal: Callable[[str], None], on_failure: Callable[[Exception], None]) -> logging.Logger:
     logger = logging.Logger("aiohttp.server", logging.DEBUG)  # noqa: LOG001 - private, known to no registry
-    logger.addFilter(count)
+    logger.addHandler(_CountingHandler(on_refusal, on_failure))
     return logger

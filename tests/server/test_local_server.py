@@ -43,6 +43,9 @@ class Handlers:
     async def fail(self, _request: web.BaseRequest) -> web.Response:
         raise KeyError("secret")
 
+    async def refuse(self, _request: web.BaseRequest) -> web.Response:
+        raise web.HttpError(401, "token", "token: wrong")
+
     async def wait(self, _request: web.BaseRequest) -> web.Response:
         self.begun += 1
         await self.may_end.wait()
@@ -57,6 +60,7 @@ class Handlers:
         return {
             "/errors": {"POST": self.answer, "GET": self.answer},
             "/fail": {"GET": self.fail},
+            "/secret": {"GET": self.refuse},
             "/hold": {"POST": self.wait},
             "/wait": {"GET": self.wait},
             "/long": {"GET": self.long},
@@ -104,6 +108,14 @@ async def test_refusal_says_why_and_is_counted(
     assert answer.error.startswith(error)
     assert observed.words == ([word] if word else [])
     assert [type(failure) for failure in observed.failures] == ([] if word else [KeyError])
+
+
+async def test_wrong_token_is_answered_late_against_guessing(server: LocalServer, observed: Observed) -> None:
+    begun = asyncio.get_running_loop().time()
+    async with await RawConnection.to(server) as wire:
+        assert (await wire.ask(get("/secret"))).status == 401
+    assert asyncio.get_running_loop().time() - begun >= 0.2
+    assert observed.words == ["token"]
 
 
 @pytest.mark.parametrize(
