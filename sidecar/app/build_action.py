@@ -95,7 +95,6 @@ def action(
     if config.action == "command":
         # The time of the action ends the program first, so that its result says what the program printed.
         return CommandAction(shlex.split(config.action_command), TIMEOUT_S * 0.9, facts)
-    # The other half is for the answer, which comes when the app has ended.
     return nomad_action(config.action, config.nomad_task, environ)
 
 
