@@ -125,7 +125,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         rng=_rng(),
         put=inbox.put,
         on_answer=observers.beat,
-        has_lost_connection=budget.has_lost_connection if config.redis.redis_url else None,
+        lost=budget.store.lost,
         on_failure=partial(observers.failed, "beat"),
         describe=lambda seen: describe(seen).dump(),
     )

@@ -46,8 +46,8 @@ AGAIN_S: Final = 2.0
 AGAIN_JITTER: Final = 0.5
 """Delay after a beat without an answer, give or take half, because the whole fleet beats again then."""
 
-LOOK_S: Final = 1.0
-"""Interval at which the sidecar looks whether its connection has ended, give or take half: it spreads the beats."""
+LOST_S: Final = 1.0
+"""Delay of a beat after a connection has ended, give or take half, because those of the whole fleet end together."""
 
 RETURN_BEATS: Final = 1.5
 """Beat intervals without claims after the store was away: in that time every other sidecar has beaten."""
@@ -82,8 +82,8 @@ class Membership:
 
     ``send`` reports the container's state to the fleet, and returns the state of the fleet. ``put`` passes each answer
     to the controller, ``on_answer`` to observers. ``clock`` gives seconds for the age of ``fleet``.
-    ``has_lost_connection``: whether a connection to the store has ended since the last beat; None for a store without
-    connections. ``describe`` gives a line about the container for people.
+    ``lost`` is set when a connection to the store has ended, until a beat. ``describe`` gives a line about the
+    container for people.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Membership:
         on_answer: Callable[[BeatRecord], None],
         on_failure: Callable[[Exception], None],
         describe: Callable[[Snapshot], str] = lambda _: "",
-        has_lost_connection: Callable[[], bool] | None = None,
+        lost: asyncio.Event | None = None,
     ) -> None:
         self._send = send
         self._error_limit = error_limit
@@ -110,7 +110,7 @@ class Membership:
         self._watch = FleetWatch()
         self._on_failure = on_failure
         self._describe = describe
-        self._has_lost_connection = has_lost_connection
+        self._lost = lost or asyncio.Event()
         self._seen: Snapshot | None = None
         self._changed = asyncio.Event()
         self._fleet: Fleet | None = None
@@ -207,22 +207,24 @@ class Membership:
         self._put(BeatAnswered(beat.presence, beat.incarnation, answer, wait_s=wait_s))
 
     async def _rest(self, seconds: float) -> None:
-        """Wait for the next beat: for so many seconds at most, until a change, or until the connection has ended."""
-        if self._has_lost_connection is None or self._is_away:
+        """Wait for the next beat: for so many seconds at most, until a change, or until a connection has ended."""
+        if self._is_away:
             await self._wait(seconds)
             return
         until = self._clock() + seconds
-        while not self._changed.is_set() and (left_s := until - self._clock()) > 0:
-            await self._wait(min(left_s, LOOK_S * (1 + AGAIN_JITTER * self._rng.uniform(-1, 1))))
-            if self._has_lost_connection():
-                return
+        await self._wait(seconds, self._lost)
+        if self._lost.is_set():
+            spread_s = LOST_S * (1 + AGAIN_JITTER * self._rng.uniform(-1, 1))
+            await self._wait(min(spread_s, until - self._clock()))
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait(self, seconds: float, *others: asyncio.Event) -> None:
+        """Wait for a change, or for one of the other events; for so many seconds at most."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._changed, *others)]
         try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     def _beat(self, seen: Snapshot) -> Beat:
         container = seen.container

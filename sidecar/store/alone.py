@@ -6,6 +6,7 @@ version that decides here. Its coroutines never wait.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ class AloneStore:
         self._last = _NOBODY
         self._last_us = 0
         self._about = ""
+        self.lost = asyncio.Event()  # never: there is no connection
         self._counters: dict[str, tuple[int, int]] = {}
         self._first: dict[str, int] = {}
         self._minutes: Counter[int] = Counter()
@@ -100,10 +102,6 @@ class AloneStore:
             run_id=self.run_id,
             draining=int(beat.presence is Presence.DOWN and _is_draining(self._about)),
         )
-
-    def has_lost_connection(self) -> bool:
-        """Never: there is no connection."""
-        return False
 
     async def members(self, *, most: int, since_us: int) -> Listing:  # noqa: ARG002 - there are none
         """Nobody: a container alone has no fleet to list."""

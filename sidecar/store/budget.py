@@ -171,10 +171,6 @@ class FleetBudget:
             return fleet
         return values.replace(fleet, hold=hold, lost_hold=lost_hold)
 
-    def has_lost_connection(self) -> bool:
-        """Whether the connection has ended since the last beat: the next one may lead to another process."""
-        return self.store.has_lost_connection()
-
     @property
     def is_settled(self) -> bool:
         """As ``OwnBeats.is_settled``."""

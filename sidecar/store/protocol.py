@@ -8,6 +8,7 @@ A store raises ``StoreError`` with a machine word for a failure of its server, a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
@@ -57,6 +58,9 @@ class Over(Exception):  # noqa: N818 - an answer, not a failure
 class Store(Protocol):
     """Keeps the state of one service. Every method raises StoreError, and no other error but those it names."""
 
+    lost: asyncio.Event
+    """Set when a connection to the server has ended, until the next beat, which may reach another process."""
+
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
         """The content now; rows that cannot be read are left out. Writes nothing."""
 
@@ -65,9 +69,6 @@ class Store(Protocol):
 
     async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
         """Record a beat; return the summary of the fleet. Needs no revision."""
-
-    def has_lost_connection(self) -> bool:
-        """Whether a connection to the server has ended since the last beat."""
 
     async def members(self, *, most: int, since_us: int) -> Listing:
         """At most ``most`` members, and as many that departed after ``since_us``."""

@@ -89,8 +89,9 @@ class RedisStore:
         def open_client() -> RedisClient:
             from sidecar.store.redis_client import RedisClient  # noqa: PLC0415 - 7 MiB, and see _opened
 
-            return RedisClient(url, timeout_s, password_file, f"{prefix}:state")
+            return RedisClient(url, timeout_s, password_file, f"{prefix}:state", lost=self.lost)
 
+        self.lost = asyncio.Event()
         self._open = open_client
         self._prefix = prefix
         self._timeout_s = timeout_s
@@ -145,9 +146,6 @@ class RedisStore:
     async def error_minutes(self) -> Mapping[int, int]:
         return await self._in_turn(lambda client: client.ask(replies.minutes, "HGETALL", self._key("minutes")))
 
-    def has_lost_connection(self) -> bool:
-        return self._client is not None and not self._turn.locked() and self._client.has_lost_connection()
-
     async def aclose(self) -> None:
         """End the connection, within the timeout."""
         if self._client is not None:
@@ -162,7 +160,10 @@ class RedisStore:
         client = self._client or await self._opened()
         try:
             async with asyncio.timeout(self._timeout_s), self._turn:
-                return await call(client)
+                try:
+                    return await call(client)
+                finally:
+                    client.watch_soon()
         except TimeoutError as error:
             raise StoreError("timeout", client.silence()) from error
 
@@ -188,7 +189,8 @@ class RedisStore:
         try:
             return await client.run(read, scripts.BEAT, self._keys_of(scripts.BEAT), arguments)
         finally:
-            client.forget_lost_connection()  # its end asks for this beat, and a failure repeats the beat by itself
+            self.lost.clear()  # its end asks for this beat, and a failure repeats the beat by itself
+            client.watch()
 
     async def _commit(self, revision: str, edits: Edits) -> tuple[int, int, int]:
         writes = list(_writes(edits))

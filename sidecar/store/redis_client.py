@@ -33,6 +33,9 @@ _CLOSE_S: Final = 0.1
 """Maximum time to close the connections after a failure: TLS waits for the other side."""
 _A_DAY_S: Final = 86_400.0
 
+WATCH_AFTER_S: Final = 1.0
+"""Time after a command at which the idle connection is watched: a claim, which has several, does not pay for it."""
+
 
 class RedisClient:
     """One exchange at a time with the Redis at ``url``; not for several tasks at once.
@@ -40,11 +43,21 @@ class RedisClient:
     ``redis://``, ``rediss://`` and ``unix://`` are fixed addresses; ``redis+sentinel://host,host/master`` is the master
     by its Sentinels, ``redis+cluster://host,host`` the node of a Cluster that owns ``key``.
 
+    ``lost`` is set when a connection has ended, whoever ended it.
+
     Raises ValueError, which repeats nothing of the URL, when the URL or the files cannot be used, or when
     they contradict each other.
     """
 
-    def __init__(self, url: str, connect_timeout_s: float, password_file: str = "", key: str = "") -> None:
+    def __init__(
+        self,
+        url: str,
+        connect_timeout_s: float,
+        password_file: str = "",
+        key: str = "",
+        *,
+        lost: asyncio.Event | None = None,
+    ) -> None:
         try:
             self._connections = _connections(url, connect_timeout_s, password_file, key)
             self._address = shown(url)
@@ -52,8 +65,9 @@ class RedisClient:
             raise
         except (ValueError, TypeError, OSError, RedisError):
             raise ValueError("cannot be used as a Redis URL") from None
+        self._lost = lost or asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
-        self._has_ended = False
+        self._timer: asyncio.TimerHandle | None = None
         self._was_open = False
 
     async def ask(self, read: Callable[[Any], T], *command: str | bytes | int) -> T:
@@ -92,16 +106,15 @@ class RedisClient:
                 raise
         return await self.ask(read, "EVAL", script.text, *command)
 
-    def has_lost_connection(self) -> bool:
-        """Whether a connection has ended since ``forget_lost_connection``; watches it until the next command."""
+    def watch(self) -> None:
+        """Watch the connection until the next command."""
         if self._watching is None and self._connections.is_open:
             self._watching = asyncio.create_task(self._watch())
-        return self._has_ended
 
-    def forget_lost_connection(self) -> None:
-        """Watch the connection that is open now."""
-        self._has_ended = False
-        self.has_lost_connection()
+    def watch_soon(self) -> None:
+        """Watch it from ``WATCH_AFTER_S`` on, until the next command."""
+        if self._watching is None:
+            self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self.watch)
 
     async def aclose(self) -> None:
         """End the connection."""
@@ -113,10 +126,12 @@ class RedisClient:
         with suppress(*FAILURES), self._connections.idle() as connection:
             if connection is not None:
                 await connection.read_response(timeout=_A_DAY_S, disconnect_on_error=False)
-        self._has_ended = True
+        self._lost.set()
 
     async def _end_watch(self) -> bool:
         """Take the connection back from the watch; whether it has ended meanwhile."""
+        if self._timer is not None:
+            self._timer.cancel()
         watching, self._watching = self._watching, None
         if watching is None:
             return False
@@ -130,7 +145,8 @@ class RedisClient:
             return connection is not None and bool(await connection.can_read())
 
     async def _end_connection(self) -> None:
-        self._has_ended = self._has_ended or self._connections.is_open
+        if self._connections.is_open:
+            self._lost.set()
         with suppress(*FAILURES):
             async with asyncio.timeout(_CLOSE_S):
                 await self._connections.aclose()

@@ -119,7 +119,6 @@ async def test_shared_budget_goes_by_the_same_clocks() -> None:
     async with composed(on_any_port({"redis_url": "redis://127.0.0.1:1", "instance": "a"})) as one:
         facts = one.facts()
     assert facts["FleetBudget.clock"] == facts["OwnBeats.clock"] == {"boot_time"}
-    assert facts["Membership.has_lost_connection"] != {"None"}, "a shared store may be another process after a loss"
     assert [*facts["LocalHolds.wall"], *facts["LocalHolds.instance"]] == ["time", "a"]
 
 

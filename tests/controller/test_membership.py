@@ -78,7 +78,7 @@ class Scene:
         self.heard: list[BeatAnswered | BeatUnanswered] = []
         self.failures: list[Exception] = []
         self.tells = True
-        self.is_cut_off = False
+        self.lost = asyncio.Event()
         self.open = asyncio.Event()
         self.open.set()
         self.membership = Membership(
@@ -90,7 +90,7 @@ class Scene:
             put=self.heard.append,
             on_answer=self._tell,
             on_failure=self.failures.append,
-            has_lost_connection=lambda: self.is_cut_off,
+            lost=self.lost,
         )
 
     def _snapshot(self) -> Snapshot:
@@ -104,7 +104,7 @@ class Scene:
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Answer as a budget."""
         self.beats.append((self.loop.time() - self.began, beat))
-        self.is_cut_off = False
+        self.lost.clear()
         await self.open.wait()
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -202,7 +202,7 @@ async def test_lost_connection_is_followed_by_a_beat_within_two_seconds_at_times
     for seed in range(20):
         async with beating(Random(seed)) as scene:
             await scene.advance(4)
-            scene.is_cut_off = True
+            scene.lost.set()
             await scene.advance(2)
             assert len(scene.beats) == 2
             delays.append(scene.times[1] - 4)

@@ -48,6 +48,7 @@ class Server(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
         self.takes_s: float | None = None
         self.calls: Counter[str] = Counter()
         self.closed = 0
+        self.lost = asyncio.Event()
 
     def forget(self) -> None:
         """Lose all data."""
@@ -85,9 +86,6 @@ class Server(_AnyStore):  # type: ignore[misc]  # it has the methods of a store
     def __getattr__(self, name: str) -> Any:
         """The other methods of the store, with the same faults."""
         return lambda *args, **named: self._do(name, lambda: getattr(self.store, name)(*args, **named))
-
-    def has_lost_connection(self) -> bool:
-        return False
 
     async def aclose(self) -> None:
         self.closed += 1

@@ -105,9 +105,9 @@ async def test_seeds_that_are_gone_or_hang_leave_time_for_the_next(cluster: Clus
 async def test_owner_that_closes_an_idle_connection_is_noticed(cluster: Cluster) -> None:
     async with aclosing(redis_store(cluster.url)) as store:
         await send_beat(store, beat("a"))
-        assert not store.has_lost_connection()
+        assert not store.lost.is_set()
         cluster.owner_of(f"{PREFIX}:state").cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        await eventually(store.has_lost_connection, timeout_s=30, what="the connection is lost")
+        await eventually(store.lost.is_set, timeout_s=30, what="the connection is lost")
         assert await claim(store, "a") == FRESH
 
 

@@ -52,7 +52,7 @@ async def test_reads_and_beats_name_the_process_of_the_server(store: Store) -> N
     names = {(await look(store)).run_id, (await send_beat(store, beat("x"))).run_id, (await look(store)).run_id}
     assert len(names) == 1
     assert names != {""}
-    assert not store.has_lost_connection()
+    assert not store.lost.is_set()
 
 
 @of_a_fleet

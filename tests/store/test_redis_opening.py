@@ -37,12 +37,12 @@ class Opening:
         self.failures: list[Exception] = []
         monkeypatch.setattr(redis_client, "RedisClient", self)
 
-    def __call__(self, *args: object) -> object:
+    def __call__(self, *args: object, **named: object) -> object:
         self.threads.append(threading.current_thread())
         if self.failures:
             raise self.failures.pop()
         make: Callable[..., object] = self._made
-        return make(*args)
+        return make(*args, **named)
 
 
 @pytest.fixture
