@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from harness.composition import Composed, Facts, composed, on_any_port
+from harness.composition import EVERY_PART, Composed, Facts, composed, on_any_port
 from sidecar.core.beats import Fleet
 from sidecar.core.claims import Unknown
 from sidecar.core.fleet.fleet_events import FleetWatch
@@ -80,21 +80,7 @@ async def whole(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Compo
     for name in ("token", "hook"):
         (files / name).write_text(f"{WORD}\n")
         (files / name).chmod(0o700)
-    flags = {
-        "alone": "true",
-        "instance": "a",
-        "action": "command",
-        "action_command": "true",
-        "app_port": "9",
-        "scrape_url": "http://127.0.0.1:9/m",
-        "scrape_errors": "e",
-        "statsd_listen": "127.0.0.1:8125",
-        "page_listen": "127.0.0.1:4",
-        "token_file": str(files / "token"),
-        "webhook_url": "http://a/h",
-        "cull_hook": str(files / "hook"),
-        "state_dir": str(files),
-    }
+    flags = {name: value.format(files=files) for name, value in EVERY_PART.items()}
     async with composed(on_any_port(flags)) as one:
         await one.ask("local", "GET /fleet")
         yield one

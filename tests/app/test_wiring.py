@@ -14,32 +14,14 @@ import pytest
 
 from harness.certificates import Authority
 from harness.children import short_path
-from harness.composition import Facts, composed, on_any_port
+from harness.composition import EVERY_PART, Facts, composed, on_any_port
 from sidecar.config.settings import setting_names
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import Policy
 
 TESTS: Final = Path(__file__).parents[1]
-ALONE: Final = {
-    "alone": "true",
-    "instance": "a",
-    "action": "command",
-    "action_command": "true",
-    "app_port": "9",
-    "scrape_url": "http://127.0.0.1:9/m",
-    "scrape_errors": "e",
-    "statsd_listen": "127.0.0.1:8125",
-    "page_listen": "127.0.0.1:4",
-    "token_file": "{files}/token",
-    "tls_cert": "{files}/one-a.crt",
-    "tls_key": "{files}/one-a.key",
-    "webhook_url": "http://a/h",
-    "cull_hook": "{files}/hook",
-    "state_dir": "{files}",
-}
-"""A sidecar without Redis in which every other part is configured. ``{files}`` and ``{run}`` are directories of the
-test; the second one is short enough for a unix socket.
-"""
+ALONE: Final = {**EVERY_PART, "tls_cert": "{files}/one-a.crt", "tls_key": "{files}/one-a.key"}
+"""``{files}`` and ``{run}`` are directories of the test; the second one is short enough for a unix socket."""
 
 SHARED: Final = {"redis_url": "redis://127.0.0.1:1", "instance": "a"}
 OTHER_PAIR: Final = {"tls_cert": "{files}/one-b.crt", "tls_key": "{files}/one-b.key"}

@@ -31,6 +31,25 @@ Facts = dict[str, frozenset[str]]
 _PLAIN: Final = (str, bytes, bool, int, float, type(None), Enum, PurePath)
 _MANY: Final = (list, tuple, set, frozenset, deque)
 _CONFIG: Final = "sidecar.config.settings"
+EVERY_PART: Final = {
+    "alone": "true",
+    "instance": "a",
+    "action": "command",
+    "action_command": "true",
+    "app_port": "9",
+    "scrape_url": "http://127.0.0.1:9/m",
+    "scrape_errors": "e",
+    "statsd_listen": "127.0.0.1:8125",
+    "page_listen": "127.0.0.1:4",
+    "token_file": "{files}/token",
+    "webhook_url": "http://a/h",
+    "cull_hook": "{files}/hook",
+    "state_dir": "{files}",
+}
+"""The settings of a sidecar without Redis and TLS in which every other part is configured; ``{files}`` is a directory
+of the test, with a token and a hook.
+"""
+
 _PORTS: Final = {f"{name}_listen": f"127.0.0.1:{port}" for port, name in enumerate(("public", "local", "agent"), 1)}
 
 
