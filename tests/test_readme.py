@@ -19,10 +19,10 @@ from sidecar.core.life.container import Container
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Latch, State
 from sidecar.server.agent_check import line
-from sidecar.telemetry import readings
+from sidecar.telemetry import Observers
+from sidecar.telemetry import metrics as readings
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import Metrics
-from sidecar.telemetry.observers import Observers
 
 TOP = Path(__file__).parents[1]
 README = (TOP / "README.md").read_text()
@@ -52,7 +52,7 @@ def _families() -> list[Metric]:
         lambda: readings.of_fleet(Fleet(1)),
         lambda: readings.of_ledger(0, 0),
     ):
-        metrics.registry.register(readings.Readings(read))
+        metrics.read(read)
     daemon.run_lock(load({"run_lock": "/l", "standby": "true"}, {}), metrics.registry)
     build_action.counter(metrics.registry, "exit")
     build.show_listening(metrics.registry, lambda: True)

@@ -35,10 +35,10 @@ from sidecar.core.measure.weight import FLOOR, FULL, Weight
 from sidecar.core.types import Policy, State
 from sidecar.inputs.app_port import AppPort
 from sidecar.inputs.report_tap import ReportTap
-from sidecar.telemetry import readings
+from sidecar.telemetry import Observers
+from sidecar.telemetry import metrics as readings
 from sidecar.telemetry.log import Log, logger
 from sidecar.telemetry.metrics import Metrics
-from sidecar.telemetry.observers import Observers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -134,7 +134,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         config, journal, observers, budget=budget, inbox=inbox, publish=membership.update, hook=hook
     )
     ledger = _ledger(config, budget, observers)
-    _register_readings(metrics.registry, controller, membership, ledger)
+    _add_readings(metrics, controller, membership, ledger)
     errors = controller.assessment.measurements.errors
     error_minutes = ErrorMinutes(
         lambda: sum(errors.ever().values()),
@@ -293,9 +293,7 @@ def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger
     return ledger
 
 
-def _register_readings(
-    registry: CollectorRegistry, controller: Controller, membership: Membership, ledger: Ledger
-) -> None:
+def _add_readings(metrics: Metrics, controller: Controller, membership: Membership, ledger: Ledger) -> None:
     measurements = controller.assessment.measurements
     for read in (
         lambda: readings.of_container(controller.snapshot, time.monotonic()),
@@ -305,4 +303,4 @@ def _register_readings(
         lambda: readings.of_fleet(membership.fleet),
         lambda: readings.of_ledger(ledger.waiting, ledger.dropped),
     ):
-        registry.register(readings.Readings(read))
+        metrics.read(read)

@@ -23,7 +23,7 @@ from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
     from sidecar.config.settings import ActionConfig, Config
-    from sidecar.telemetry.observers import Observers
+    from sidecar.telemetry import Observers
 HOOK_TIMEOUT_S: Final = 30.0
 """Maximum time of the hook: enough for a dump of the threads, or of a heap."""
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sidecar.config.settings import Config, NotifyConfig
     from sidecar.core.explain.samples import ErrorSample
     from sidecar.notify.messenger import FleetRecords
+    from sidecar.telemetry import Observers
     from sidecar.telemetry.log import Log
-    from sidecar.telemetry.observers import Observers
 
 MOST_OF_RESULT: Final = 200
 """Number of characters of an action's result in a message; it may hold the output of a program."""

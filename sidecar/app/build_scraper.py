@@ -18,7 +18,7 @@ from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
     from sidecar.config.settings import AppConfig, JudgingConfig
-    from sidecar.telemetry.observers import Observers
+    from sidecar.telemetry import Observers
 
 SCRAPE_TIMEOUT_S: Final = 2.0
 """Maximum time of a whole scrape; never longer than the interval of scrapes."""

@@ -40,7 +40,7 @@ from sidecar.server.report_watch import get_watch
 from sidecar.server.request_check import RequestCheck
 from sidecar.server.why import Why, WhyIdentity, WhySources
 from sidecar.telemetry.log import logger
-from sidecar.telemetry.readings import Readings, of_datagrams
+from sidecar.telemetry.metrics import of_datagrams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -104,7 +104,7 @@ def _datagrams(sidecar: Sidecar) -> Datagrams:
         on_advice=logger.warning,
         prefix=sidecar.config.statsd.statsd_prefix,
     )
-    sidecar.metrics.registry.register(Readings(lambda: of_datagrams(datagrams.counts)))
+    sidecar.metrics.read(lambda: of_datagrams(datagrams.counts))
     return datagrams
 
 

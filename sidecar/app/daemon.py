@@ -29,8 +29,8 @@ from sidecar.telemetry.log_output import logging_to
 
 if TYPE_CHECKING:
     from sidecar.config.settings import Config
+    from sidecar.telemetry import Observers
     from sidecar.telemetry.metrics import Metrics
-    from sidecar.telemetry.observers import Observers
 
 EXIT_USAGE: Final = 2
 EXIT_CULLED: Final = 88

@@ -49,7 +49,6 @@ from sidecar.core.life.events import (
     WouldRetire,
 )
 from sidecar.core.life.snapshot import Record
-from sidecar.telemetry.observers import Failure
 
 SAMPLE_S: Final = 60.0
 
@@ -227,9 +226,9 @@ class Log:
         if isinstance(report, Missed):
             self.sampled(f"scrape {report.cause}", logging.WARNING, "scrape failed", {"cause": report.cause})
 
-    def failed(self, failure: Failure) -> None:
+    def failed(self, where: str, error: Exception, operation: str = "") -> None:
         """Log an exception that the sidecar survived, at most once a minute for each place and type."""
-        where, error = f"{failure.where} {failure.operation}".strip(), failure.error
+        where = f"{where} {operation}".strip()
         fields = {"where": where, "error": type(error).__name__, "detail": str(error)[:500]}
         trace = error if where == "step" else None
         self.sampled(f"{where} {type(error).__name__}", logging.ERROR, f"{where} failed", fields, trace)

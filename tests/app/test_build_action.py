@@ -14,7 +14,7 @@ from sidecar.app import build_action
 from sidecar.config.settings import ActionConfig, Config, IdentityConfig
 from sidecar.core.types import Entry
 from sidecar.telemetry.metrics import Metrics
-from sidecar.telemetry.observers import Observers
+from sidecar.telemetry import Observers
 
 NOMAD = {"NOMAD_SECRETS_DIR": "/secrets", "NOMAD_ALLOC_ID": "alloc-1"}
 

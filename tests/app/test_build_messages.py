@@ -20,7 +20,7 @@ from sidecar.core.explain.samples import ErrorSample
 from sidecar.core.types import Entry
 from sidecar.notify.webhook import Delivery
 from sidecar.telemetry.log import Log
-from sidecar.telemetry.observers import Observers
+from sidecar.telemetry import Observers
 
 
 def settings(**given: object) -> Config:

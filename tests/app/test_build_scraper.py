@@ -9,7 +9,7 @@ import pytest
 from sidecar.app.build_scraper import scraper
 from sidecar.config.settings import AppConfig, JudgingConfig
 from sidecar.core.app_reports import Missed, Report, Sample
-from sidecar.telemetry.observers import Observers
+from sidecar.telemetry import Observers
 
 CONFIG = AppConfig(scrape_url="http://127.0.0.1:9/m", scrape_errors="errors_total")
 SAMPLE = Sample({"web": 3}, requests=9, in_flight=2)

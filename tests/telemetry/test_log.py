@@ -61,7 +61,6 @@ from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
 from sidecar.core.types import Evidence, Hold, State
 from sidecar.telemetry.log import Log, logger
 from sidecar.telemetry.log_output import QUEUE_LIMIT, as_console, as_json, logging_to
-from sidecar.telemetry.observers import Failure
 
 TOP = Path(__file__).parents[2]
 GRANTED = Granted(1, 10)
@@ -255,7 +254,7 @@ def test_line_of_a_retirement_has_its_lease(output: Output) -> None:
         (lambda log: log.beaten(BeatRecord(Unknown("connection"))), {"reason": "connection", "level": "warning"}),
         (lambda log: log.scraped(Missed("timeout")), {"cause": "timeout", "level": "warning"}),
         (
-            lambda log: log.failed(Failure("journal", OSError("disk full"), "write")),
+            lambda log: log.failed("journal", OSError("disk full"), "write"),
             {"where": "journal write", "error": "OSError", "detail": "disk full", "level": "error"},
         ),
     ],
@@ -278,7 +277,7 @@ def test_failed_step_is_told_with_its_trace_and_a_failed_listener_without(output
     log = Log()
     with output.taking():
         for where in ("step", "listener"):
-            log.failed(Failure(where, raised("no such number")))
+            log.failed(where, raised("no such number"))
     step, listener = output.lines
     assert (
         (step["error"], step["detail"]) == (listener["error"], listener["detail"]) == ("ValueError", "no such number")

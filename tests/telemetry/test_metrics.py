@@ -1,18 +1,23 @@
-"""What is counted: a table from event to sample, what other parts count, and the page as Prometheus reads it."""
+"""What is counted, what is read at each scrape, and the page as Prometheus reads it.
+
+``tests/test_readme.py`` has the names and the labels.
+"""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 
 import pytest
+from prometheus_client.core import Metric
 
 from harness.binaries import require
 from harness.controller import POLICY
-from sidecar.core.app_reports import Missed, Report, Sample
-from sidecar.core.beats import Fleet
+from sidecar.core.app_reports import Load, Missed, Report, Sample
+from sidecar.core.beats import CauseTrial, Fleet
 from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord
-from sidecar.core.life.container import start
+from sidecar.core.life.container import Container, start
 from sidecar.core.life.events import (
     Checked,
     Culled,
@@ -26,11 +31,12 @@ from sidecar.core.life.events import (
     WouldCull,
     WouldRetire,
 )
-from sidecar.core.life.snapshot import Record
+from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.life.triggers import ReviveOrdered
-from sidecar.core.types import Evidence, Judgement, State, Verdict
-from sidecar.telemetry.metrics import Metrics
-from sidecar.telemetry.observers import Failure
+from sidecar.core.types import Evidence, Hold, Judgement, State, Verdict
+from sidecar.telemetry.metrics import Metrics, of_container, of_controller, of_datagrams, of_fleet, of_ledger
+
+Samples = dict[tuple[str, ...], float]
 
 GRANTED = Granted(3, 10)
 DENIED = Denied("window", 10, 10, 60.0)
@@ -147,7 +153,7 @@ def test_what_other_parts_count() -> None:
     before = board.samples()
     board.metrics.polled("/health", 200)
     board.metrics.refused("local", "size")
-    board.metrics.failed(Failure("beat", ValueError()))
+    board.metrics.failed("beat", ValueError())
     board.metrics.log_dropped()
     assert board.changed(before) == {
         "polls_total /health 200": 1,
@@ -176,3 +182,142 @@ def test_promtool_has_nothing_to_say_about_a_full_page() -> None:
     assert (b'mode="enforce"' in page, content_type) == (True, "text/plain; version=0.0.4; charset=utf-8")
     checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, timeout=60, check=False)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+# -- what is read at each scrape ----------------------------------------------------------------------------
+
+
+CALM = Fleet(10)
+LOUD = Fleet(
+    10,
+    6,
+    2,
+    "redis",
+    (CauseTrial("mysql", 2, 1), CauseTrial("redis", 1, 0, 540.0, 2)),
+    2,
+    losses=3,
+    helped=4,
+    unhelped=5,
+    unclear=6,
+    hold=Hold("ann", "deploy", 1_700_000_000.0),
+    retiring=2,
+    culls_by=(("helped", "mysql", 1), ("helped", "redis", 3)),
+    median_errors=4,
+)
+FRESH = Snapshot(100.0, Container(State.UP, 90.0, "app/a", born=40.0), Evidence(60), None, unix=5_000.0)
+BUSY = Snapshot(
+    100.0,
+    Container(State.SUSPECT, 95.0, "app/a", born=40.0),
+    Evidence(30, 3, {"redis": 2, "http": 1}),
+    98.0,
+    weight=40,
+    success_rate=0.25,
+    retire_at=160.0,
+    load=Load(0.5, 99.0),
+    unix=5_000.0,
+)
+
+
+def samples(families: Iterable[Metric]) -> Samples:
+    """The value of every sample by its name without prefix and its label values."""
+    return {
+        (sample.name.removeprefix("arbiter_"), *sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def states(now: State) -> Samples:
+    return {("state", state): float(state is now) for state in State}
+
+
+def test_snapshot_is_shown_by_the_clock_of_the_world() -> None:
+    assert samples(of_container(FRESH, 101.0)) == {
+        **states(State.UP),
+        ("state_since_timestamp_seconds",): 4_990.0,
+        ("not_honoured",): 0.0,
+        ("age_seconds",): 61.0,
+        ("lifetime_due_timestamp_seconds",): 0.0,
+        ("window_seconds",): 60.0,
+        ("weight",): 100.0,
+    }
+    assert samples(of_container(BUSY, 100.0)) == {
+        **states(State.SUSPECT),
+        ("state_since_timestamp_seconds",): 4_995.0,
+        ("not_honoured",): 0.0,
+        ("age_seconds",): 60.0,
+        ("lifetime_due_timestamp_seconds",): 5_060.0,
+        ("load",): 0.5,
+        ("window_seconds",): 30.0,
+        ("window_errors", "redis"): 2.0,
+        ("window_errors", "http"): 1.0,
+        ("weight",): 40.0,
+        ("success_rate",): 0.25,
+        ("last_check_timestamp_seconds",): 4_998.0,
+    }
+
+
+def test_would_be_weight_is_shown_in_shadow_mode_alone() -> None:
+    shadow = Snapshot(100.0, BUSY.container, Evidence(60), None, weight=40, enforce=False)
+    shown = samples(of_container(shadow, 100.0))
+    assert (shown["weight",], shown["would_weight",]) == (100.0, 40.0)
+
+
+def test_container_that_is_not_replaced_is_shown() -> None:
+    overdue = Snapshot(0.0, Container(State.DOWN, 0.0, "app/a", is_overdue=True), Evidence(60), None)
+    assert samples(of_container(overdue, 0.0))["not_honoured",] == 1.0
+
+
+def test_counts_of_the_controller() -> None:
+    assert samples(of_controller({"redis": 3}, {"client_error": 2}, stale=1, lag_s=0.5)) == {
+        ("errors_total", "server_error", "redis"): 3.0,
+        ("errors_total", "client_error", ""): 2.0,
+        ("stale_reports_total",): 1.0,
+        ("loop_lag_seconds",): 0.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "calm", "loud"),
+    [
+        ("fleet_alive", 10, 10),
+        ("fleet_suspect", 0, 6),
+        ("fleet_down", 0, 2),
+        ("fleet_retiring", 0, 2),
+        ("fleet_policies", 1, 2),
+        ("fleet_median_errors", None, 4),
+        ("trial_limit mysql", None, 2),
+        ("trial_limit redis", None, 1),
+        ("trial_out mysql", None, 1),
+        ("trial_out redis", None, 0),
+        ("cause_paused_seconds mysql", None, 0),
+        ("cause_paused_seconds redis", None, 540),
+        ("fleet_same_cause redis", None, 1),
+        ("hold_until_timestamp_seconds", 0, 1_700_000_000),
+        ("engineer_needed paused", 0, 1),
+        ("fleet_culls_total helped ", 0, None),
+        ("fleet_culls_total unhelped ", 0, 5),
+        ("fleet_culls_total unclear ", 0, 6),
+        ("fleet_culls_total helped redis", None, 3),
+        ("fleet_culls_total helped mysql", None, 1),
+        ("data_losses_total", 0, 3),
+    ],
+)
+def test_fleet_of_the_last_beat(name: str, calm: float | None, loud: float | None) -> None:
+    key = tuple(name.split(" "))
+    assert [samples(of_fleet(fleet)).get(key) for fleet in (CALM, LOUD)] == [calm, loud]
+
+
+def test_no_other_sample_is_shown_and_none_of_a_fleet_that_is_not_known() -> None:
+    assert (len(samples(of_fleet(LOUD))), samples(of_fleet(None))) == (20, {})
+
+
+def test_ledger_and_datagrams() -> None:
+    assert samples(of_ledger(3, 7)) == {("events_waiting",): 3.0, ("events_dropped_total",): 7.0}
+    counts = {"packets": 9, "lines": 8, "unreadable": 2, "kernel": 1}
+    assert samples(of_datagrams(counts)) == {
+        ("datagram_packets_total",): 9.0,
+        ("datagram_lines_total",): 8.0,
+        ("datagram_dropped_total", "unreadable"): 2.0,
+        ("datagram_dropped_total", "kernel"): 1.0,
+    }
