@@ -13,8 +13,8 @@ from sidecar.actions.nomad import TaskApi, missing
 from sidecar.app import build_action
 from sidecar.config.settings import ActionConfig, Config, IdentityConfig
 from sidecar.core.types import Entry
-from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry import Observers
+from sidecar.telemetry.metrics import Metrics
 
 NOMAD = {"NOMAD_SECRETS_DIR": "/secrets", "NOMAD_ALLOC_ID": "alloc-1"}
 

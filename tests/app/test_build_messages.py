@@ -19,8 +19,8 @@ from sidecar.core.app_reports import ErrorLevel
 from sidecar.core.explain.samples import ErrorSample
 from sidecar.core.types import Entry
 from sidecar.notify.webhook import Delivery
-from sidecar.telemetry.log import Log
 from sidecar.telemetry import Observers
+from sidecar.telemetry.log import Log
 
 
 def settings(**given: object) -> Config:
