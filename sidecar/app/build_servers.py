@@ -5,7 +5,6 @@ The local listener and the page for other machines have the same routes, except 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from sidecar import __version__
 from sidecar.config import addresses, redis_urls
 from sidecar.config.bound import bound
-from sidecar.core.app_reports import AppExited
 from sidecar.core.life.delays import CHECK_JITTER
 from sidecar.inputs import report_api
 from sidecar.inputs.datagram import Datagrams
@@ -205,8 +203,7 @@ def _local_servers(
     """
     config, observers = sidecar.config, sidecar.observers
     authorize = TokenCheck(Token(config.server.token_file).read).allows if config.server.token_file else None
-    closing = asyncio.Event()
-    local, remote = _routes(sidecar, why, closing)
+    local, remote = _routes(sidecar, why)
 
     def server(name: str, routes: web.Routes) -> LocalServer:
         return LocalServer(
@@ -217,7 +214,6 @@ def _local_servers(
             on_failure=partial(observers.failed, "page" if name == "page" else "listener"),
             max_connections=CONNECTIONS[name],
             between=between,
-            closing=closing if name == "local" else None,
             tls=tls if config.tls.covers(name) else None,
         )
 
@@ -225,7 +221,7 @@ def _local_servers(
     return server("local", local), server("page", remote) if has_page else None
 
 
-def _routes(sidecar: Sidecar, why: Why, closing: asyncio.Event) -> tuple[web.Routes, web.Routes]:
+def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
     """The routes of the local listener, and those of the page listener: what a command may ask from another machine."""
     config = sidecar.config
     limit_s = config.redis.redis_timeout + STORE_WAIT_S
@@ -251,12 +247,10 @@ def _routes(sidecar: Sidecar, why: Why, closing: asyncio.Event) -> tuple[web.Rou
     }
     reports = report_api.routes(
         sidecar.offer,
-        on_exit=lambda: sidecar.controller.inbox.put((AppExited(),)),
         state=lambda: sidecar.snapshot().container.state,
         snapshot=sidecar.snapshot,
         mode=config.identity.mode,
         tap=sidecar.report_tap,
-        closing=closing,
     )
     return {**reports, **overrides.routes(), **remote}, remote
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .django_middleware import ArbiterDjangoMiddleware as ArbiterDjangoMiddleware
     from .exchange import report_exception
     from .flask_app import arbiter_flask as arbiter_flask
-    from .life_connection import report_life
     from .log_handler import ArbiterHandler
     from .redaction import redacted
     from .reporting import configure, heartbeat, report, results, stats
@@ -41,7 +40,6 @@ __all__ = [
     "redacted",
     "report",
     "report_exception",
-    "report_life",
     "results",
     "stats",
 ]
@@ -56,7 +54,6 @@ _MODULES: Final = {
     "arbiter_flask": "flask_app",
     "redacted": "redaction",
     "report_exception": "exchange",
-    "report_life": "life_connection",
     **dict.fromkeys(("BusyError", "Cascade", "ExhaustedError"), "cascade"),
     **dict.fromkeys(("configure", "heartbeat", "report", "results", "stats"), "reporting"),
 }

@@ -21,7 +21,7 @@ from sidecar.controller.effects import CullHook, EffectRunner, TokenBudget
 from sidecar.controller.inbox import Inbox, LatchWritten, Message
 from sidecar.controller.incarnation_ids import IdStatus, IncarnationIds, incarnation_id
 from sidecar.controller.journal import Journal
-from sidecar.core.app_reports import AppExited, ErrorReport, Report
+from sidecar.core.app_reports import ErrorReport, Report
 from sidecar.core.claims import REVIVED, RandomIdentity
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life import transitions
@@ -256,20 +256,13 @@ class Controller:
 
     def _receive(self, reports: Sequence[Report], now: float) -> None:
         for report in reports:
-            if isinstance(report, AppExited):
-                self._end_incarnation(now)
-            elif (name := incarnation_id(report)) and not self._is_current(name, now):
+            if (name := incarnation_id(report)) and not self._is_current(name, now):
                 self.stale_reports += 1
             else:
                 self.assessment.take(report, now)
                 if isinstance(report, ErrorReport) and report.version:
                     self.container = replace(self.container, app_version=report.version)
         self._has_news = True
-
-    def _end_incarnation(self, now: float) -> None:
-        """The app has exited. What reports next is another incarnation, whose id is not known yet."""
-        self.ids.begin(None)
-        self._step(AppRestarted(None, self._word("after"), self._identity()), now)
 
     def _is_current(self, name: str, now: float) -> bool:
         """Whether a report of this incarnation counts; the first report of a new incarnation begins its life."""

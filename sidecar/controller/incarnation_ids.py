@@ -57,10 +57,10 @@ class IncarnationIds:
         """Whether another sidecar can tell by the kernel's number of the socket whether the app was restarted."""
         return self.socket.isdecimal()
 
-    def begin(self, name: str | None) -> None:
-        """Begin another incarnation, with its id if that is known."""
+    def begin(self, name: str) -> None:
+        """Begin another incarnation, with its first id."""
         self.ended.extend(self.current.values())
-        self.current = {_source(name): name} if name else {}
+        self.current = {_source(name): name}
 
 
 def incarnation_id(report: Report) -> str | None:

@@ -75,11 +75,6 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
-class AppExited:
-    """The connection that the app keeps open while it lives was closed."""
-
-
-@dataclass(frozen=True, slots=True)
 class AppListening:
     """The app listens at its port; ``socket`` names the socket, which belongs to one incarnation."""
 
@@ -93,4 +88,4 @@ class Load(NamedTuple):
     age_s: float
 
 
-Report = ErrorReport | Results | Heartbeat | Sample | Missed | AppExited | AppListening
+Report = ErrorReport | Results | Heartbeat | Sample | Missed | AppListening

@@ -55,7 +55,7 @@ MANUAL: Final = "manual"
 
 
 NAMELESS: Final = ("unnamed-", "after-")
-"""Beginnings of the ids of incarnations that the app has not named: one found at the start, one that follows an exit.
+"""Beginnings of the ids of incarnations that the app has not named: one found at the start; in 0.2 one after an exit.
 The first id that the app reports names such an incarnation, and begins no other one.
 """
 

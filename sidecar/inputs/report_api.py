@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs
@@ -21,7 +20,6 @@ from sidecar.net import web
 
 T = TypeVar("T")
 
-LIFE_CONNECTIONS: Final = 128
 SMALL_BODY: Final = 4 * 1024
 """Bytes up to which a body is parsed at once. A larger one takes up to 3 ms: each turn of the loop parses one."""
 
@@ -31,21 +29,17 @@ ACCEPTED: Final = {state: f'{{"state":"{state}"}}\n'.encode() for state in State
 
 def routes(
     offer: Callable[[Sequence[Report]], bool],
-    on_exit: Callable[[], None],
     state: Callable[[], State],
     snapshot: Callable[[], Snapshot],
     mode: str,
     *,
     tap: ReportTap,
-    closing: asyncio.Event,
 ) -> web.Routes:
     """Routes of the local listener.
 
-    ``offer`` passes reports to the controller, or returns False if too many are waiting. ``on_exit`` records that the
-    app has exited. ``tap`` shows what was taken, and why the rest was refused. ``closing`` is set when the listener
-    closes.
+    ``offer`` passes reports to the controller, or returns False if too many are waiting. ``tap`` shows what was taken,
+    and why the rest was refused.
     """
-    life = _LifeConnections(on_exit, closing)
     large_bodies = asyncio.Lock()
 
     def accepted(request: web.BaseRequest, reports: Sequence[Report]) -> web.StreamResponse:
@@ -74,40 +68,8 @@ def routes(
         "/errors": {"POST": posted(read_errors)},
         "/results": {"POST": posted(lambda body: (read_results(body),))},
         "/heartbeat": {"POST": post_heartbeat},
-        "/life": {"POST": life.post},
         "/verdict": {"GET": get_verdict},
     }
-
-
-class _LifeConnections:
-    """Connections that the app keeps open as long as it runs; it has exited when the last of them is closed.
-
-    Each process of the app may have one. They are on the unix socket only, where no other machine can close them.
-    """
-
-    def __init__(self, on_exit: Callable[[], None], closing: asyncio.Event) -> None:
-        self._on_exit = on_exit
-        self._closing = closing
-        self._count = 0
-
-    async def post(self, request: web.BaseRequest) -> web.StreamResponse:
-        """A response that ends with the connection: aiohttp cancels its handler then."""
-        if web.is_tcp(request):
-            raise web.HttpError(HTTPStatus.FORBIDDEN, "socket_only", "/life: only over the unix socket")
-        await web.read_body(request)  # an unread body would hide the end of the connection
-        if self._count >= LIFE_CONNECTIONS:
-            sentence = f"/life: {LIFE_CONNECTIONS} connections are open already"
-            raise web.HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "full", sentence)
-        self._count += 1
-        response = web.StreamResponse(headers={hdrs.SERVER: web.PRODUCT})
-        try:
-            await response.prepare(request)
-            await self._closing.wait()
-        finally:
-            self._count -= 1
-            if not self._count and not self._closing.is_set():
-                self._on_exit()
-        return response
 
 
 def _source(request: web.BaseRequest) -> str:

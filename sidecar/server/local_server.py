@@ -55,7 +55,6 @@ class LocalServer:
     handler: the client sees a 500 and no more. With ``tls`` TCP connections speak TLS. Beyond ``max_connections`` an
     idle connection gives way to a new one. An order that has begun is carried out, also when its client leaves.
     ``between`` is called before each answer: a flood of requests holds up what it serves for one answer only.
-    ``closing`` is set when the listener closes: a response that lasts as long as its connection ends then.
     """
 
     def __init__(
@@ -70,7 +69,6 @@ class LocalServer:
         between: Callable[[], None] = lambda: None,
         idle_s: float = IDLE_S,
         tls: ServerTls | None = None,
-        closing: asyncio.Event | None = None,
     ) -> None:
         self.name = name
         self.routes = routes
@@ -80,7 +78,6 @@ class LocalServer:
         self._max = max_connections
         self._between = between
         self._tls = tls
-        self._closing = closing or asyncio.Event()
         self._listening = Listening(self._take)
         self.addresses = self._listening.addresses
         self.open_tcp, self.open_unix = self._listening.open_tcp, self._listening.open_unix
@@ -140,7 +137,6 @@ class LocalServer:
         self.stop()
         for starting in self._starting:
             starting.cancel()
-        self._closing.set()
         await asyncio.sleep(0)  # requests that have arrived are answered
         self._server.pre_shutdown()
         await self._server.shutdown(CLOSE_S)

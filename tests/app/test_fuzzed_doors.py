@@ -76,12 +76,10 @@ class Sidecar:
         """The reports of the local listener."""
         return report_api.routes(
             self.offer,
-            on_exit=lambda: None,
             state=lambda: self.snapshot().container.state,
             snapshot=self.snapshot,
             mode="enforce",
             tap=ReportTap(lambda: 0.0),
-            closing=asyncio.Event(),
         )
 
     def public(self) -> PublicServer:

@@ -43,7 +43,7 @@ def test_import_brings_the_reporting_and_nothing_else() -> None:
     "name",
     [
         *("ArbiterHandler", "ArbiterMiddleware", "ArbiterWSGIMiddleware", "Cascade"),
-        *("redacted", "report_exception", "report_life"),
+        *("redacted", "report_exception"),
     ],
 )
 def test_helper_needs_the_standard_library_only(name: str) -> None:

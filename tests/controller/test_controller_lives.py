@@ -9,8 +9,8 @@ import pytest
 from harness.controller import POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.journal import Memory
-from sidecar.core.app_reports import AppExited, AppListening, ErrorReport, Report, Sample
-from sidecar.core.claims import NAMELESS, Granted
+from sidecar.core.app_reports import AppListening, ErrorReport, Report, Sample
+from sidecar.core.claims import Granted
 from sidecar.core.life.container import resume, start
 from sidecar.core.life.events import Restarted
 from sidecar.core.types import Latch, State
@@ -56,7 +56,6 @@ BOTH, BOTH_ANEW = [page(1, "100.5"), app(1, "boot-1")], [page(1, "200.5"), app(1
         (3 * BOTH[::-1], 6, 0, 0),
         ([*BOTH, *BOTH_ANEW, *BOTH, *BOTH_ANEW], 4, 2, 1),
         ([*BOTH, *BOTH_ANEW[::-1], *BOTH, *BOTH_ANEW], 4, 2, 1),
-        ([ErrorReport(4), AppExited(), ErrorReport(1)], 1, 0, 1),
     ],
     ids=[
         "the app names another incarnation",
@@ -65,7 +64,6 @@ BOTH, BOTH_ANEW = [page(1, "100.5"), app(1, "boot-1")], [page(1, "200.5"), app(1
         "the app first",
         "both name another one",
         "another one, the app first",
-        "the app has exited",
     ],
 )
 @in_virtual_time
@@ -113,37 +111,22 @@ async def test_socket_of_the_incarnation_is_remembered_from_when_it_is_seen() ->
         saved = len(rig.notes.saved)
         await rig.reports(AppListening("4712"), ErrorReport(1, app_start="boot-2"))
         assert len(rig.notes.saved) == saved
-        await rig.reports(AppExited())
+        await rig.reports(ErrorReport(1, app_start="boot-3"))
         assert rig.notes.last.socket == ""
 
 
-# -- an app that has gone -------------------------------------------------------------------------------------
-
-
 @in_virtual_time
-async def test_culled_app_that_has_gone_is_followed_by_a_clean_start() -> None:
+async def test_culled_app_without_an_id_is_followed_by_a_clean_start() -> None:
     async with ControllerRig(AT_ONCE) as rig:
         await rig.errors(5)
         await rig.answered(GRANTED)
         assert rig.state() is State.DOWN
-        await rig.reports(AppExited())
-        assert (rig.state(), rig.latch, rig.controller.snapshot.evidence.errors) == (State.UP, None, 0)
+        await rig.errors(1, app_start="boot-2")
+        assert (rig.state(), rig.latch, rig.controller.snapshot.evidence.errors) == (State.UP, None, 1)
         assert sum(isinstance(event, Restarted) for event in rig.events) == 1
-        await rig.errors(5)
-        first, second = rig.budget.asked
-        assert first == "web/a/-"
-        assert second.removeprefix("web/a/").startswith(NAMELESS)
-        assert rig.notes.last == Memory("web/a", None, second.removeprefix("web/a/"))
-
-
-@in_virtual_time
-async def test_each_life_that_ends_without_a_name_has_a_word_of_its_own() -> None:
-    async with ControllerRig(NO_SETTLE) as rig:
-        for _ in range(5):
-            await rig.errors(5)
-            await rig.reports(AppExited())
-        assert len(set(rig.budget.asked)) == 5
-        assert rig.budget.cancelled == rig.budget.asked
+        await rig.errors(4, app_start="boot-2")
+        assert rig.budget.asked == ["web/a/-", "web/a/boot-2"]
+        assert rig.notes.last == Memory("web/a", "boot-2", "boot-2")
 
 
 @in_virtual_time

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.core.app_reports import AppExited, ErrorReport, Report, Results
+from sidecar.core.app_reports import ErrorReport, Report, Results
 from sidecar.core.beats import Fleet
 from sidecar.core.claims import Granted
 from sidecar.core.life.triggers import BeatUnanswered
@@ -45,13 +43,12 @@ async def test_weight_is_stepped_once_a_second_however_many_reports_come() -> No
 # -- over incarnations of the app ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", [ErrorReport(0, app_start="boot-2"), AppExited()], ids=["another name", "gone"])
 @in_virtual_time
-async def test_new_life_begins_with_all_of_its_weight(end: Report) -> None:
+async def test_new_life_begins_with_all_of_its_weight() -> None:
     async with ControllerRig(NEVER) as rig:
         await rig.reports(ErrorReport(0, app_start="boot-1"))
         await serves(rig, NONE, 12)
-        await rig.reports(end)
+        await rig.reports(ErrorReport(0, app_start="boot-2"))
         assert (rig.controller.snapshot.weight, rig.controller.snapshot.success_rate) == (100, None)
         assert await serves(rig, WELL, 5) == [100] * 5
 

@@ -44,7 +44,6 @@ class Controller:
 
     def __init__(self) -> None:
         self.taken: list[tuple[Report, ...]] = []
-        self.gone = 0
         self.full = False
         self.state = State.UP
         self.snapshot = Snapshot(105.5, UP, EVIDENCE, 100.0)
@@ -53,9 +52,6 @@ class Controller:
         if not self.full:
             self.taken.append(tuple(reports))
         return not self.full
-
-    def go(self) -> None:
-        self.gone += 1
 
 
 @pytest.fixture
@@ -71,12 +67,10 @@ def observed() -> Observed:
 def _routes(controller: Controller) -> Any:
     return report_api.routes(
         lambda reports: controller.offer(reports),  # noqa: PLW0108 - a test replaces the method
-        on_exit=controller.go,
         state=lambda: controller.state,
         snapshot=lambda: controller.snapshot,
         mode="enforce",
         tap=ReportTap(lambda: 1.0),
-        closing=asyncio.Event(),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get
-from sidecar.core.app_reports import AppExited, ErrorReport, Heartbeat, Results, Sample
+from sidecar.core.app_reports import ErrorReport, Heartbeat, Results, Sample
 from sidecar.inputs import report_tap
 from sidecar.inputs.report_tap import MOST, ReportTap
 from sidecar.server.report_watch import get_watch
@@ -43,7 +43,7 @@ async def test_equal_reports_are_one_row_and_messages_are_redacted(tap: ReportTa
     begun = await _watch(wire)
     assert begun == {"next": 0, "reports": [], "left_out": 0}
     redis = ErrorReport(2, kind="redis", message="lost: password=hunter2")
-    tap.note("http", [redis, redis, ErrorReport(kind="mysql"), Results(3, 1), Heartbeat(), AppExited()])
+    tap.note("http", [redis, redis, ErrorReport(kind="mysql"), Results(3, 1), Heartbeat()])
     tap.note("statsd", [redis, Results(1)])
     refused = "kind: token=hunter2 is bad"
     tap.note("http", [Results(1), Sample({"redis": 2}, 9), refused, refused])

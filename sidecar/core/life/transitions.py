@@ -71,7 +71,7 @@ def _name_or_restart(container: Container, trigger: AppRestarted, now: float, po
     A container that has asked for a token or a lease keeps the id of its request: the fleet would take another id for
     the replacement.
     """
-    if container.app_start is not None or trigger.app_start is None:
+    if container.app_start is not None:
         return _restart(container, trigger, now, policy)
     has_asked = container.asked or container.state is State.RETIRING
     incarnation = container.incarnation if has_asked else trigger.app_start
@@ -88,7 +88,6 @@ def _restart(container: Container, trigger: AppRestarted, now: float, policy: Po
     old one once the new one is well. The container gives back a token that it may have.
     """
     fresh = start(container.app, now, policy, app_start=trigger.app_start, identity=trigger.identity)
-    fresh = replace(fresh, incarnation=trigger.incarnation or fresh.incarnation)
     is_unclear = container.state is State.SUSPECT and (container.asking or container.unclear)
     returned = (GiveBack(container.claim_id),) if is_unclear else ()
     restarted = Restarted(

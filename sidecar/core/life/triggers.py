@@ -65,10 +65,9 @@ class BeatUnanswered:
 
 @dataclass(frozen=True, slots=True)
 class AppRestarted:
-    """The app reported the id of another incarnation, or for the first time that of the current one; or it exited."""
+    """The app reported the id of another incarnation, or for the first time that of the current one."""
 
-    app_start: str | None  # None after an exit
-    incarnation: str | None = None  # a random id after an exit
+    app_start: str
     identity: RandomIdentity = NO_IDENTITY  # of the new incarnation
 
 

@@ -114,7 +114,7 @@ def variants(event: type, container: Container) -> list[Trigger]:
             BeatAnswered(presence, life, Fleet(3)) for presence in Presence for life in (container.life, "x")
         ],
         BeatUnanswered: [BeatUnanswered("timeout")],
-        AppRestarted: [AppRestarted("two"), AppRestarted(None, "after-1")],
+        AppRestarted: [AppRestarted("two")],
         StopRequested: [StopRequested()],
     }
     return events[event]

@@ -278,15 +278,6 @@ class AnyLife(RuleBasedStateMachine):
         fresh = start(APP, self.now, self.policy, app_start=trigger.app_start, identity=trigger.identity)
         assert self.container == fresh
 
-    @precondition(lambda self: self.container.state is not STOPPING)
-    @rule(pause=pauses)
-    def exit(self, pause: float) -> None:
-        self.now += pause
-        self.lives += 1
-        self.live_again(AppRestarted(None, f"after-{self.lives}", self.identity()))
-        fresh = start(APP, self.now, self.policy, identity=self.identity())
-        assert self.container == replace(fresh, incarnation=f"after-{self.lives}")
-
     @precondition(lambda self: self.container.state in {DRAINING, DOWN})
     @rule(pause=pauses)
     def revive(self, pause: float) -> None:

@@ -10,7 +10,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sidecar.core.app_reports import (
-    AppExited,
     ErrorLevel,
     ErrorReport,
     Heartbeat,
@@ -58,7 +57,6 @@ def just_now(evidence: Evidence) -> Evidence:
     ("reports", "evidence"),
     [
         pytest.param([], NOTHING, id="nothing"),
-        pytest.param([AppExited()], NOTHING, id="the end of a life counts nothing"),
         pytest.param([ErrorReport()], just_now(Evidence(60, 1, {"unknown": 1})), id="ping"),
         pytest.param([ErrorReport(0, app_start="b")], NOTHING, id="announcement"),
         pytest.param(
