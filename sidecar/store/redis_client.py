@@ -1,7 +1,7 @@
-"""The client of one Redis: at a fixed address, at the master that Sentinels name, or in a Cluster.
+"""The client of one Redis, and the word for each of its failures, the same in metrics, in the log and in answers.
 
-This is redis-py without its retries: a second attempt inside the library could charge a claim twice. Every failure is
-raised at once and ends the connection, so that a late reply is never read as the answer to another command.
+A second attempt inside the library could charge a claim twice. So every failure is raised at once and ends the
+connection, and a late reply is never read as the answer to another command.
 
 Replies have no limit of size here: those of the scripts are bounded by the scripts, and those of other commands by
 their arguments. The sidecar trusts its Redis server.
@@ -10,22 +10,22 @@ their arguments. The sidecar trusts its Redis server.
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from socket import gaierror
+from ssl import SSLEOFError, SSLError, SSLZeroReturnError
+from typing import Any, Final, TypeVar
 
-from redis.exceptions import InvalidResponse, NoScriptError, RedisError
+from redis import exceptions as theirs
+from redis.asyncio.sentinel import MasterNotFoundError
 
-from sidecar.config.redis_urls import shown, split
-from sidecar.store.credentials import AccessError
+from sidecar.config.redis_urls import shown
 from sidecar.store.protocol import StoreError
-from sidecar.store.redis_connection import FAILURES, RedisConnection, fixed_connection, master_connection
-from sidecar.store.redis_errors import error_word, message
+from sidecar.store.redis_connections import FAILURES, AccessError, SecretError, connections_of
 from sidecar.store.replies import UNREADABLE
 from sidecar.store.scripts import Script
-
-if TYPE_CHECKING:
-    from sidecar.store.cluster_connections import ClusterConnections
 
 T = TypeVar("T")
 
@@ -59,11 +59,11 @@ class RedisClient:
         lost: asyncio.Event | None = None,
     ) -> None:
         try:
-            self._connections = _connections(url, connect_timeout_s, password_file, key)
+            self._connections = connections_of(url, connect_timeout_s, password_file, key)
             self._address = shown(url)
         except AccessError:
             raise
-        except (ValueError, TypeError, OSError, RedisError):
+        except (ValueError, TypeError, OSError, theirs.RedisError):
             raise ValueError("cannot be used as a Redis URL") from None
         self._lost = lost or asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -81,7 +81,7 @@ class RedisClient:
             return _understood(read, await self._connections.execute_command(*command))
         except BaseException as error:
             self._was_open = self._connections.is_open
-            if not isinstance(error, NoScriptError):  # this reply only asks for another command
+            if not isinstance(error, theirs.NoScriptError):  # this reply only asks for another command
                 await self._end_connection()
             if isinstance(error, Exception):
                 raise StoreError(error_word(error), f"{self._address}: {message(error)}") from error
@@ -102,7 +102,7 @@ class RedisClient:
         try:
             return await self.ask(read, "EVALSHA", script.sha, *command)
         except StoreError as error:
-            if not isinstance(error.__cause__, NoScriptError):
+            if not isinstance(error.__cause__, theirs.NoScriptError):
                 raise
         return await self.ask(read, "EVAL", script.text, *command)
 
@@ -156,15 +156,76 @@ def _understood(read: Callable[[Any], T], reply: object) -> T:
     try:
         return read(reply)
     except UNREADABLE as error:
-        raise InvalidResponse("a reply that no command of this project gives") from error
+        raise theirs.InvalidResponse("a reply that no command of this project gives") from error
 
 
-def _connections(url: str, timeout_s: float, password_file: str, key: str) -> RedisConnection | ClusterConnections:
-    place = split(url)
-    if place.kind in ("server", "socket"):
-        return fixed_connection(url, timeout_s, password_file)
-    if place.kind == "sentinel":
-        return master_connection(place, timeout_s, password_file)
-    from sidecar.store.cluster_connections import ClusterConnections  # noqa: PLC0415 - few need it
+# -- words -----------------------------------------------------------------------------------------------------
 
-    return ClusterConnections(place, timeout_s, password_file, key)
+# In this order, because redis-py derives some of these from others.
+_WORDS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (TimeoutError, "timeout"),
+    (theirs.TimeoutError, "timeout"),
+    (SecretError, "secret"),
+    (theirs.AuthenticationError, "auth"),
+    (theirs.AuthenticationWrongNumberOfArgsError, "auth"),
+    (theirs.AuthorizationError, "auth"),
+    (theirs.NoPermissionError, "permission"),
+    (theirs.ReadOnlyError, "readonly"),
+    (theirs.MasterDownError, "readonly"),
+    (theirs.OutOfMemoryError, "oom"),
+    (theirs.BusyLoadingError, "loading"),
+    (theirs.ClusterError, "cluster"),
+    (theirs.RedisClusterException, "cluster"),
+    (theirs.TryAgainError, "cluster"),
+    (theirs.AskError, "cluster"),
+    (MasterNotFoundError, "sentinel"),
+    (theirs.ConnectionError, "connection"),
+    (theirs.RedisError, "response"),
+    (SSLEOFError, "connection"),
+    (SSLZeroReturnError, "connection"),
+    (SSLError, "tls"),
+    (OSError, "connection"),
+)
+_WRAPPERS: Final = (theirs.ConnectionError, theirs.RedisClusterException)
+"""redis-py wraps in these the failures of a connection attempt, or of a question about a Cluster or a master."""
+# Errors without a class in redis-py, or errors that servers before 7 wrap with their place in the script. A permission
+# that a script lacks has three texts: those of Redis 6.2, of 7.0, and since 7.2 "ACL failure in script".
+# A client that has not logged in may send ten words at a time; more of them are a "Protocol error".
+_MESSAGE: Final = re.compile(
+    r"(?:^|: -?)(?:(?P<busy>BUSY)|(?P<oom>OOM)|(?P<readonly>READONLY)|(?P<permission>NOPERM|The user executing"
+    r"|ACL failure in script)|(?P<auth>unauthenticated))\b"
+)
+# Sentinel collects in a text why no Sentinel named the master.
+_OF_SENTINELS: Final = re.compile(r"(?P<auth>Authentication\w*Error)|(?P<tls>\[SSL: )")
+
+_ARGUMENTS: Final = re.compile(r",? with args beginning with.*")
+"""A server that does not know AUTH repeats the password."""
+
+_MOST_SAID: Final = 200
+
+
+def error_word(error: BaseException) -> str:
+    """The word for what redis-py raised; ``internal`` when it did not come from Redis."""
+    failed = _unwrapped(error)
+    if type(failed) is theirs.ResponseError and (said := _MESSAGE.search(str(failed))):
+        return str(said.lastgroup)
+    if isinstance(failed, MasterNotFoundError) and (said := _OF_SENTINELS.search(str(failed))):
+        return str(said.lastgroup)
+    return next((word for kind, word in _WORDS if isinstance(failed, kind)), "internal")
+
+
+def message(error: BaseException) -> str:
+    """What Redis or the network said, in one line, without redis-py's frame and without arguments of a command."""
+    failed = _unwrapped(error)
+    if isinstance(failed, gaierror):
+        return str(failed.strerror)
+    if isinstance(failed, OSError) and not isinstance(failed, SSLError) and failed.errno:
+        return os.strerror(failed.errno)
+    text = _ARGUMENTS.sub("", " ".join(str(failed).split()))
+    return text[:_MOST_SAID] or type(failed).__name__
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    inner = error.__cause__ or error.__context__
+    is_wrapper = type(error) in _WRAPPERS and inner is not None and error_word(inner) != "internal"
+    return _unwrapped(inner) if is_wrapper and inner is not None else error

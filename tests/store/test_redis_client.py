@@ -10,8 +10,7 @@ from redis import exceptions as theirs
 from harness.stores import beat, claim, look, send_beat, warm, word_of
 from sidecar.core.explain.words import FAILURES
 from sidecar.core.fleet.view import Edits
-from sidecar.store.redis_client import RedisClient
-from sidecar.store.redis_errors import error_word
+from sidecar.store.redis_client import RedisClient, error_word
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -37,7 +37,7 @@ from sidecar.core.fleet.view import Edits
 from sidecar.core.types import Entry, Hold
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import StoreError
-from sidecar.store.redis_errors import message
+from sidecar.store.redis_client import message
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer

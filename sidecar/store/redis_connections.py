@@ -1,0 +1,281 @@
+"""The connections to Redis: redis-py without its retries, with the login and the certificates of the operator.
+
+One server has one connection, at a fixed address or at the master that Sentinels name. In a Cluster each command goes
+to the node that owns its key.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from redis import exceptions as theirs
+from redis.asyncio import Redis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.connection import (
+    AbstractConnection,
+    Connection,
+    ConnectionPool,
+    RedisSSLContext,
+    SSLConnection,
+    parse_url,
+)
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel, SentinelManagedConnection
+from redis.backoff import NoBackoff
+from redis.credentials import CredentialProvider
+
+from sidecar.config.redis_urls import RedisUrl, split
+from sidecar.net.threads import in_thread
+from sidecar.store.replies import ENCODING_ERRORS
+
+FAILURES: Final = (OSError, theirs.RedisError, theirs.RedisClusterException)
+"""The exceptions of redis-py for a failed exchange."""
+
+_NO_RETRY: Final = Retry(NoBackoff(), 0)
+_OURS: Final[Mapping[str, Any]] = {
+    "protocol": 2,
+    "decode_responses": False,
+    "encoding_errors": ENCODING_ERRORS,
+    "driver_info": None,
+    "health_check_interval": 0,
+    "retry": _NO_RETRY,
+    "retry_on_timeout": False,
+}
+_MAX_PASSWORD_LENGTH: Final = 4096
+_UNUSABLE: Final = "the certificates or their key cannot be used"
+_SCRIPTS: Final = ("EVAL", "EVALSHA")
+
+
+class AccessError(ValueError):
+    """The files cannot be used, or contradict the URL. The message repeats neither files nor URL."""
+
+
+class SecretError(theirs.AuthenticationError):
+    """The password file cannot be used. The message repeats nothing of its content."""
+
+
+def connections_of(url: str, timeout_s: float, password_file: str, key: str) -> ServerConnection | ClusterConnections:
+    """The connections for a URL, made within ``timeout_s`` at their first use; ``key`` names the node of a Cluster.
+
+    Raises AccessError, or another error of redis-py or the standard library for a URL that cannot be used.
+    """
+    place = split(url)
+    if place.kind == "cluster":
+        return ClusterConnections(place, timeout_s, password_file, key)
+    if place.kind == "sentinel":
+        return _to_master(place, timeout_s, password_file)
+    options = _options_of(parse_url(url), timeout_s, password_file)
+    return ServerConnection(Redis.from_pool(ConnectionPool(**options)))
+
+
+class ServerConnection:
+    """A ``Redis`` with one connection. ``sentinels`` are asked while it connects, and closed afterwards."""
+
+    def __init__(self, redis: Redis, sentinels: Sequence[Redis] = ()) -> None:
+        self._redis = redis.client()
+        self._redis.response_callbacks.clear()  # replies stay as they are
+        self._sentinels = sentinels
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._redis.connection is not None
+
+    @contextmanager
+    def idle(self) -> Iterator[AbstractConnection | None]:
+        """Lend the connection while no command is under way; None if there is none."""
+        yield self._redis.connection
+
+    async def execute_command(self, *command: str | bytes | int) -> Any:
+        """The reply to one command, over a new connection if need be. Raises what redis-py raises."""
+        if not self.is_open:
+            try:
+                await self._redis.initialize()
+            finally:
+                for sentinel in self._sentinels:
+                    with suppress(*FAILURES):
+                        await sentinel.aclose()
+        return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
+
+    async def aclose(self) -> None:
+        """End the connection; the next command makes another."""
+        await self._redis.aclose(close_connection_pool=True)
+
+
+class ClusterConnections:
+    """A ``RedisCluster``, made anew from the hosts of the URL after each failure; it follows redirects.
+
+    A command without keys goes to the owner of ``key``. Connecting to a node, and its reply, take at most half of
+    ``timeout_s`` each, so that a host that hangs leaves time for another.
+    """
+
+    def __init__(self, place: RedisUrl, timeout_s: float, password_file: str, key: str) -> None:
+        parsed = parse_url(f"{place.scheme}://{place.login}@?{place.query}")
+        self._options: Mapping[str, Any] = _options_of(parsed, timeout_s / 2, password_file, timeout_s / 2)
+        self._hosts = place.hosts
+        self._key = key
+        self._cluster: RedisCluster | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the Cluster is known; then it has a connection."""
+        return self._cluster is not None
+
+    @contextmanager
+    def idle(self) -> Iterator[AbstractConnection | None]:
+        """Lend the connection to the owner of ``key`` while no command is under way; None if there is none."""
+        owner = self._cluster and self._cluster.get_node_from_key(self._key)
+        if not owner:
+            yield None
+            return
+        connection = owner.acquire_connection()
+        try:
+            yield connection if connection.is_connected else None
+        finally:
+            owner.release(connection)
+
+    async def execute_command(self, *command: str | bytes | int) -> Any:
+        """The reply to one command, after at most sixteen redirects. Raises what redis-py raises."""
+        cluster = self._cluster or await self._learnt()
+        key = command[3] if command[0] in _SCRIPTS else self._key
+        try:
+            return await cluster.execute_command(*command, target_nodes=cluster.get_node_from_key(key))  # type: ignore[arg-type]
+        except AttributeError as error:  # redis-py has no node at the address of an ASK
+            raise theirs.ClusterError("sent to an unknown node") from error
+
+    async def aclose(self) -> None:
+        """End all connections; the next command asks the hosts of the URL again."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            await cluster.aclose()
+            # After a failure RedisCluster takes itself for closed, and leaves connections open.
+            await cluster.nodes_manager.aclose()
+            await cluster.nodes_manager.aclose("startup_nodes")
+
+    async def _learnt(self) -> RedisCluster:
+        nodes = [ClusterNode(host, port) for host, port in self._hosts]
+        cluster = RedisCluster(startup_nodes=nodes, retry=_NO_RETRY, require_full_coverage=False, reinitialize_steps=0)
+        # Its constructor takes no class of connections.
+        cluster.connection_kwargs.update(self._options)
+        nodes = [ClusterNode(host, port, **cluster.connection_kwargs) for host, port in self._hosts]
+        cluster.nodes_manager.startup_nodes = {node.name: node for node in nodes}
+        await cluster.initialize()
+        cluster.response_callbacks.clear()  # replies stay as they are
+        cluster.result_callbacks.clear()
+        self._cluster = cluster
+        return cluster
+
+
+def _to_master(place: RedisUrl, timeout_s: float, password_file: str) -> ServerConnection:
+    """The connection to the master that the first Sentinel with an answer names; each Sentinel gets a part of the time.
+
+    The options of TLS are for the Sentinels as well, the login and the password file are not.
+    """
+    parsed: Mapping[str, Any] = parse_url(f"{place.scheme}://{place.login}@/{''.join(place.path[1:])}?{place.query}")
+    of_master = {name: value for name, value in parsed.items() if not name.startswith("sentinel_")}
+    of_sentinel = {name.removeprefix("sentinel_"): parsed[name] for name in parsed.keys() - of_master.keys()}
+    of_both = {name: value for name, value in parsed.items() if name.startswith(("ssl_", "connection_class"))}
+    master = _options_of(of_master, timeout_s, password_file)
+    master["connection_class"] = _MASTERS[master["connection_class"]]
+    share_s = timeout_s / (len(place.hosts) + 1)
+    options = _options_of(of_both | of_sentinel, share_s, "", share_s)
+    sentinel = Sentinel([])  # type: ignore[no-untyped-call]  # its constructor takes no class of connections
+    sentinel.sentinels = [
+        Redis.from_pool(ConnectionPool(**options, host=host, port=port)) for host, port in place.hosts
+    ]
+    return ServerConnection(sentinel.master_for(place.path[0], **master), sentinel.sentinels)
+
+
+def _options_of(
+    parsed: Mapping[str, Any], connect_s: float, password_file: str, reply_s: float | None = None
+) -> dict[str, Any]:
+    """The options for connections from what ``parse_url`` made of a URL, and their class.
+
+    ``connect_s``: time to connect. ``reply_s``: time for a reply, unless the caller bounds the whole exchange, because
+    it costs a task for each command.
+    """
+    options = {**parsed, **_OURS, "socket_connect_timeout": connect_s, "socket_timeout": reply_s}
+    kind = options.pop("connection_class", Connection)
+    if password_file:
+        if "password" in options:
+            raise AccessError("the password stands both in the URL and in a file")
+        options["credential_provider"] = PasswordFile(options.pop("username", None), password_file)
+    if kind is SSLConnection:
+        kind = TlsConnection
+        options.setdefault("ssl_password", "")  # without a password OpenSSL would ask for one at the terminal
+    made = kind(**options)  # refuses options that it does not know
+    if isinstance(made, TlsConnection):
+        try:
+            _load(made.ssl_context)  # as a check
+        except OSError:
+            raise AccessError(_UNUSABLE) from None
+    return {**options, "connection_class": kind}
+
+
+class PasswordFile(CredentialProvider):
+    """Gives redis-py the login. A newline at the end of the file is not part of the password."""
+
+    def __init__(self, username: str | None, path: str) -> None:
+        self._username = username
+        self._path = Path(path)
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        """The login. Raises SecretError."""
+        try:
+            with self._path.open("rb") as file:
+                password = file.read(_MAX_PASSWORD_LENGTH + 1).decode()
+        except (OSError, ValueError):
+            raise SecretError("the password file cannot be read") from None
+        password = password.removesuffix("\n").removesuffix("\r")
+        if not 0 < len(password) <= _MAX_PASSWORD_LENGTH:
+            raise SecretError("the password file has no password")
+        return (self._username, password) if self._username else (password,)
+
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        """The same, read in a thread, because the disk may hang."""
+        return await in_thread(self.get_credentials)
+
+
+class TlsConnection(SSLConnection):
+    """Reads the certificates anew for each connection, so that replaced files take effect.
+
+    It does so in a thread: the authorities of the system take 0.05 s, and health answers do not wait.
+    """
+
+    async def connect_check_health(self, *args: Any, **options: Any) -> None:
+        """Connect unless connected. Raises SSLError for files that cannot be used, for example half written ones."""
+        if not self.is_connected:
+            try:
+                self.ssl_context.context = await in_thread(_load, self.ssl_context)
+            except (OSError, ValueError) as error:
+                raise ssl.SSLError(_UNUSABLE) from error
+        await super().connect_check_health(*args, **options)
+
+
+class _MasterTls(SentinelManagedConnection, TlsConnection):
+    pass
+
+
+_MASTERS: Final = {Connection: SentinelManagedConnection, TlsConnection: _MasterTls}
+
+
+def _load(wanted: RedisSSLContext) -> ssl.SSLContext:
+    """A CA of the operator replaces those of the system: redis-py would trust both, at the cost of 2.5 MiB."""
+    context = ssl.create_default_context(cafile=wanted.ca_certs, capath=wanted.ca_path, cadata=wanted.ca_data)
+    context.check_hostname = wanted.check_hostname
+    context.verify_mode = wanted.cert_reqs
+    for flag in wanted.include_verify_flags or ():
+        context.verify_flags |= flag
+    for flag in wanted.exclude_verify_flags or ():
+        context.verify_flags &= ~flag
+    if wanted.certfile:
+        context.load_cert_chain(wanted.certfile, wanted.keyfile, wanted.password)
+    if wanted.min_version is not None:
+        context.minimum_version = wanted.min_version
+    if wanted.ciphers is not None:
+        context.set_ciphers(wanted.ciphers)
+    return context
