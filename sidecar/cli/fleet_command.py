@@ -43,11 +43,11 @@ def _with_settings(seen: dict[str, Any]) -> dict[str, Any]:
     from sidecar.cli.doctor import settings_differences  # noqa: PLC0415 - the rules of the fleet, which the table does not need
     from sidecar.core.fleet.members import digest_of  # noqa: PLC0415 - as above
 
-    texts = seen.get("policies", [])
+    texts = seen.get("settings", [])
     known: dict[str, Any] = {digest_of(text): settings_differences.settings_of(text) for text in texts}
     common = next(iter(known.values())) if len(known) == 1 else None
     settings = {
         member["instance"]: known.get((member.get("about") or {}).get("settings", ""), common)
         for member in seen.get("members", ())
     }
-    return {**{name: value for name, value in seen.items() if name != "policies"}, "settings": settings}
+    return {**seen, "settings": settings}

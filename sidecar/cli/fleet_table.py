@@ -6,7 +6,6 @@ The input is the JSON of ``GET /fleet``. Text from people and apps is printed wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Final
 
@@ -135,8 +134,6 @@ def head(seen: dict[str, Any], now: float) -> Iterator[str]:
     if fleet is not None:
         yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
         yield from (_trial(trial, now) for trial in fleet["trials"])
-        for recurring in fleet.get("recurring", ()):
-            yield plain(f"recurs  {recurring['cause']}: {recurs(**recurring)}; see health-arbiter report")
         yield from _errors(fleet)
         if common := seen.get("common"):
             yield plain(f"common  {common['sentence']}")
@@ -157,12 +154,6 @@ def span(seconds: float) -> str:
     """A duration for a person; from ten minutes on in whole minutes, rounded up: ``45s``, ``1m 30s``, ``1h 5m``."""
     left = max(0, ceil(seconds - 0.5))
     return reasons.span(left if left < _EXACT_S else 60 * ceil(left / 60))
-
-
-def recurs(*, culls: int, days: int, since: float, out_s: float, **_: object) -> str:
-    """How often containers were culled for a cause that recurs, since when (Unix seconds), and what that cost."""
-    day = datetime.fromtimestamp(since, UTC).date()
-    return f"{culls} culls on {days} days since {day}, {span(out_s)} out of service"
 
 
 def heard_last(seen: dict[str, Any]) -> str:
@@ -237,8 +228,8 @@ def _twins(members: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _problems(fleet: dict[str, Any]) -> Iterator[str]:
-    if fleet["policies"] > 1:
-        yield f"drift   {fleet['policies']} different settings, the strictest of each holds: see health-arbiter doctor"
+    if fleet["settings"] > 1:
+        yield f"drift   {fleet['settings']} different settings, the strictest of each holds: see health-arbiter doctor"
     if lost := fleet.get("lost_hold"):
         yield plain(
             f"lost    {reasons.lost_hold(Hold(lost['author'], lost['reason'], lost['until'], lost['instance']))}"

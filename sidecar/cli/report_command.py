@@ -41,6 +41,6 @@ def report(ctx: click.Context, /, *, since_s: float, as_html: bool, as_json: boo
 def _named(added: FleetReport) -> Event:
     """The report as JSON values, rows with the names of their fields."""
     fields = asdict(added)
-    for name in ("causes", "recurring", "holds", "others"):
+    for name in ("causes", "holds", "others"):
         fields[name] = [row._asdict() for row in getattr(added, name)]
     return {**fields, "refusals": dict(added.refusals)}

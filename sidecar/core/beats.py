@@ -54,23 +54,6 @@ class CauseTrial(NamedTuple):
     since: float = 0.0
 
 
-class RecurringCause(NamedTuple):
-    """A cause for which containers are culled on several days of a week; instants in Unix seconds."""
-
-    cause: str
-    since: float
-    """The first cull of the series."""
-    recurs: float
-    """The cull on the third day of seven."""
-    last: float
-    """The last cull."""
-    culls: int
-    days: int
-    """Days with culls, in UTC."""
-    out_s: float
-    """How long culled containers were out of service, until they were replaced."""
-
-
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """The fleet, as the store's answer to a beat describes it."""
@@ -85,7 +68,7 @@ class Fleet:
     """The cause that most suspects share, if any."""
     trials: tuple[CauseTrial, ...] = ()
     """The causes with culls."""
-    policies: int = 1
+    settings: int = 1
     """Number of different settings in force."""
     losses: int = 0
     """Number of data losses of the store."""
@@ -112,8 +95,6 @@ class Fleet:
     """The store tells its process, so that its restart is noticed."""
     lost_hold: Hold | None = None
     """This sidecar saw it in force, and the store has lost it."""
-    recurring: tuple[RecurringCause, ...] = ()
-    """The causes that recur."""
     draining: int = 0
     """Of ``down``: containers that still drain, as far as their sidecars say."""
 

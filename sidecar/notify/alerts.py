@@ -6,14 +6,13 @@ What a sidecar finds in its first answer is no news: the others have sent the me
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.beats import Fleet
 from sidecar.core.claims import Denied
 from sidecar.core.explain import reasons
-from sidecar.core.fleet.fleet_events import BeatRecord, CausePaused, CauseRecurs, FleetEvent, HoldBegan
+from sidecar.core.fleet.fleet_events import BeatRecord, CausePaused, FleetEvent, HoldBegan
 from sidecar.core.life.events import Event, NotHonoured, TokenAnswered
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Entry
@@ -25,7 +24,6 @@ WORDS: Final = {
     "not_honoured": "critical",
     "action_failed": "critical",
     "redis_unknown": "critical",
-    "recurring": "warning",
     "hold": "info",
     "test": "info",
 }
@@ -34,9 +32,6 @@ WORDS: Final = {
 
 ONCE_S: Final = 3600.0
 """So long no sidecar sends an alert again: a sidecar that was away from the store may see it late."""
-
-WEEK_S: Final = 7 * 24 * 3600.0
-"""The same for a cause that recurs, which is no news for weeks."""
 
 
 class Alert(NamedTuple):
@@ -48,7 +43,6 @@ class Alert(NamedTuple):
     instance: str = ""  # the container, if it is about one
     cause: str = ""
     claim: str = ""  # what the fleet's sender claims; empty: no other sidecar sends it
-    once_s: float = ONCE_S  # how long the claim lasts
 
 
 def of_beat(record: BeatRecord) -> Iterator[Alert]:
@@ -114,18 +108,6 @@ def _most(fleet: Fleet) -> str:
     return f"{whose[0].upper()}{whose[1:]}"
 
 
-def _recurring(event: CauseRecurs, _: Fleet) -> Alert:
-    recurring = event.recurring
-    since = datetime.fromtimestamp(recurring.since, UTC).date()
-    sentence = (
-        f"{recurring.cause} recurs, and culls hide it: {recurring.culls} culls on {recurring.days} days since {since}, "
-        f"{reasons.span(recurring.out_s)} out of service. A cull does not repair its cause."
-    )
-    topic = f"recurring:{recurring.cause}"
-    claim = f"{topic}:{recurring.recurs:.0f}"
-    return Alert(topic, "recurring", sentence, cause=recurring.cause, claim=claim, once_s=WEEK_S)
-
-
 def _hold(event: HoldBegan, _: Fleet) -> Alert:
     hold = event.hold
     claim = f"hold:{hold.instance}:{hold.until:.0f}"
@@ -134,7 +116,6 @@ def _hold(event: HoldBegan, _: Fleet) -> Alert:
 
 _OF_FLEET: Final[Mapping[type[FleetEvent], Callable[[Any, Fleet], Alert]]] = {
     CausePaused: _paused,
-    CauseRecurs: _recurring,
     HoldBegan: _hold,
 }
 

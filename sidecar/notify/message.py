@@ -74,8 +74,6 @@ def _command(alert: Alert, container: str) -> str:
     """The command to type first."""
     if alert.word in ("redis_unknown", "test"):
         return "health-arbiter doctor"
-    if alert.word == "recurring":
-        return "health-arbiter report"
     return f"health-arbiter why {quote(container)}" if container else "health-arbiter fleet"
 
 

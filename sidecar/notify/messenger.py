@@ -20,7 +20,7 @@ from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Entry
-from sidecar.notify.alerts import Alert, of_action, of_beat, of_step, redis_away
+from sidecar.notify.alerts import ONCE_S, Alert, of_action, of_beat, of_step, redis_away
 from sidecar.notify.message import concerned, fields_of
 from sidecar.notify.webhook import Outbox
 
@@ -129,7 +129,7 @@ class Messenger:
         """Send what this sidecar has to send."""
         for _ in range(len(self._unclaimed)):
             alert, since = self._unclaimed.popleft()
-            is_sender = not alert.claim or await self._records.first(f"message:{alert.claim}", alert.once_s)
+            is_sender = not alert.claim or await self._records.first(f"message:{alert.claim}", ONCE_S)
             if isinstance(is_sender, Unknown):
                 if self._clock() - since < CLAIM_S:
                     self._unclaimed.append((alert, since))

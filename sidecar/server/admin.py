@@ -135,7 +135,7 @@ class AdminApi:
             "used": None,
             **members_json((), ()),
             "holds": [],
-            "policies": [],
+            "settings": [],
             **unknown_replies.fields(unknown),
         }
         return HTTPStatus.OK if unknown.error == ALONE else unknown_replies.status(unknown), known

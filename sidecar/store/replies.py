@@ -56,7 +56,7 @@ def view(reply: Any) -> View:
 
 def beat_reply(reply: Any, instance: str) -> BeatReply:
     """The reply of ``beat.lua`` to this instance."""
-    now, records, alive, silent, struck, former, causes, policies, errors, ratio, holds, used, run_id, draining = reply
+    now, records, alive, silent, struck, former, causes, settings, errors, ratio, holds, used, run_id, draining = reply
     epoch, state, _ = records
     rows = ((scope, HoldRow.load(_text(text))) for scope, text in zip(("", instance), holds, strict=True))
     return BeatReply(
@@ -68,7 +68,7 @@ def beat_reply(reply: Any, instance: str) -> BeatReply:
         struck=tuple(map(_text, struck)),
         former=_text(former),
         causes=_counts(causes),
-        policies=_number(policies),
+        settings=_number(settings),
         median_errors=_number(errors),
         median_ratio=_number(ratio),
         holds={scope: row for scope, row in rows if row is not None},

@@ -17,7 +17,6 @@ from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
     CausePaused,
-    CauseRecurs,
     DataLost,
     Duplicated,
     DuplicateEnded,
@@ -135,16 +134,6 @@ FLEET_LINES: Final[Mapping[type[FleetEvent], EventLine]] = {
     ),
     PauseEnded: EventLine(
         INFO, lambda event: f"the pause of culls for {event.cause} is over", lambda event: {"cause": event.cause}
-    ),
-    CauseRecurs: EventLine(
-        WARNING,
-        lambda event: f"{event.recurring.cause} recurs: it was culled on several days of a week",
-        lambda event: {
-            "cause": event.recurring.cause,
-            "culls": event.recurring.culls,
-            "days": event.recurring.days,
-            "out_s": round(event.recurring.out_s),
-        },
     ),
     Duplicated: EventLine(
         WARNING,

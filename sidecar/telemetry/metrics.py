@@ -257,7 +257,7 @@ _OF_FLEET: Final = {
     "suspect": "Suspect containers.",
     "down": "Culled containers that are not replaced yet.",
     "retiring": "Leases for retirements in use.",
-    "policies": "Number of different policies in the fleet; it should be 1.",
+    "settings": "Number of different settings in the fleet; it should be 1.",
     "median_errors": "Median of the containers' errors in the window, in a fleet of three or more.",
 }
 """The field of the fleet that is a gauge of this name, and its help."""

@@ -13,12 +13,12 @@ from sidecar.core.fleet.members import digest_of
 TEN, FIVE = FleetSettings().dump(), FleetSettings(capacity="5").dump()
 
 
-def _seen(*policies: str, **told: str | None) -> dict[str, Any]:
+def _seen(*settings: str, **told: str | None) -> dict[str, Any]:
     members = [
         {"instance": name, "about": None if text is None else {"settings": digest_of(text) if text else ""}}
         for name, text in told.items()
     ]
-    return {"service": "app", "policies": list(policies), "members": members}
+    return {"service": "app", "settings": list(settings), "members": members}
 
 
 @pytest.mark.parametrize(
@@ -32,5 +32,4 @@ def _seen(*policies: str, **told: str | None) -> dict[str, Any]:
 )
 def test_each_instance_has_its_settings(seen: dict[str, Any], budgets: dict[str, str | None]) -> None:
     shown = _with_settings(seen)
-    assert "policies" not in shown
     assert {name: settings and settings["ARBITER_BUDGET"] for name, settings in shown["settings"].items()} == budgets

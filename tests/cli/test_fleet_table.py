@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.cli import fleet_table
 from sidecar.cli.fleet_table import DUPLICATE, GONE, SILENT, Row, head, hold_line, rows, span
-from sidecar.core.beats import CauseTrial, Fleet, RecurringCause
+from sidecar.core.beats import CauseTrial, Fleet
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import fleet_json
 from sidecar.core.types import Hold
@@ -51,12 +51,11 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         ),
         median_errors=2,
         median_ratio=0.0042,
-        policies=2,
+        settings=2,
         losses=1,
         helped=5,
         unhelped=2,
         unclear=1,
-        recurring=(RecurringCause("http", NOW - 5 * 86400, NOW, NOW, 9, 4, 2040.0),),
     )
     members = [
         {**_member("a", "up"), "duplicate": True},
@@ -70,7 +69,6 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         "trial   mysql: 1 of at most 2 culls without an outcome, its episode began 4m 10s ago",
         f"paused  no culls for redis for 9m 5s: the last 2 culls did not help; {RELEASE}",
         f"paused  no culls for http for 30s: the last cull did not help; {RELEASE}",
-        "recurs  http: 9 culls on 4 days since 2023-11-09, 34m out of service; see health-arbiter report",
         "cause   most suspects share redis",
         "median  2 errors of a container in the window, 0.42 % of its requests",
         f"double  two containers run as a, and count as one: neither may be culled; {RENAME}",

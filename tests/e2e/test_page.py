@@ -231,7 +231,7 @@ FLEET: Final = {
     "draining": 0,
     "retiring": 0,
     "cause": "redis",
-    "policies": 1,
+    "settings": 1,
     "departed": [],
     "departed_count": 0,
     "duplicate": False,
@@ -279,12 +279,8 @@ def test_fleet_trials_duplicates_and_departed_are_shown_and_a_pause_counts_down(
     gone = [{"instance": f"gone{number:02}{HOSTILE}", "at": time.time() - 60} for number in range(20)]
     rows = [_row("b", "suspect", cause="redis", errors=7, weight=40), _row("c", duplicate=True), _row("d", "silent")]
     rows += [_row("n10", node=f"n7{HOSTILE}"), _row("n9")]
-    recurs = {"cause": "disk", "culls": 9, "days": 4, "since": 1_700_000_000, "out_s": 120}
-    fleet = {**FLEET, "trials": trials, "departed": gone, "departed_count": 28, "recurring": [recurs]}
+    fleet = {**FLEET, "trials": trials, "departed": gone, "departed_count": 28}
     window.page.evaluate(SHOW, {"fleet": fleet, "containers": rows})
-    assert "disk\u2069 recurs: 9 culls on 4 days since 11-14 22:13 UTC, 2 min out of service" in window.text(
-        "#recurring"
-    )
     assert "median of errors: 3, median of failed requests: 1.25\u00a0%" in window.text("#fleet-text")
     shown = window.page.locator("#trials li")
     assert "1 of at most 2 culls without an outcome" in shown.nth(0).inner_text()

@@ -179,7 +179,7 @@ class MemoryStore(AloneStore):
             struck=struck,
             former=former,
             causes=dict(roster.causes),
-            policies=self._heard.count(now_us - expiry_us) if len(self._heard) > 1 else 1,
+            settings=self._heard.count(now_us - expiry_us) if len(self._heard) > 1 else 1,
             median_errors=median_errors,
             median_ratio=median_ratio,
             holds={scope: self.holds[scope] for scope in ("", beat.instance) if scope in self.holds},

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.containers import begun
-from sidecar.core.beats import CauseTrial, Fleet, RecurringCause
+from sidecar.core.beats import CauseTrial, Fleet
 from sidecar.core.claims import Denied, Granted, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
 from sidecar.core.life.events import NotHonoured, TokenAnswered
@@ -17,7 +17,6 @@ from sidecar.notify.alerts import Alert, of_action, of_beat, of_step
 
 CALM = Fleet(10)
 PAUSED = CauseTrial("redis", 1, 0, 540.0, 1)
-RECURRING = RecurringCause("redis", 1_767_273_600.0, 1_767_446_400.0, 1_767_446_400.0, 9, 3, 2040.0)
 EMPTY = Denied("window", 5, 5, 200.0, 10, 6)
 
 
@@ -38,11 +37,6 @@ def after(*answers: Fleet | Unknown) -> list[Alert]:
             "Most of 8 suspects of 10 containers have it. An engineer has to look.",
         ),
         (Fleet(10, suspect=1, trials=(CauseTrial("redis", 1, 1),)), "", "not paused"),
-        (
-            Fleet(10, recurring=(RECURRING,)),
-            "recurring",
-            "redis recurs, and culls hide it: 9 culls on 3 days since 2026-01-01, 34m out of service.",
-        ),
         (Fleet(10, hold=Hold("alice", "deploy", 9.0)), "hold", "No culls: alice holds the service: deploy."),
     ],
 )
@@ -59,12 +53,10 @@ def test_claims_tell_apart_what_is_a_message_of_its_own() -> None:
         *after(CALM, Fleet(10, trials=(PAUSED,))),
         *after(CALM, Fleet(10, trials=(PAUSED._replace(failures=2),))),
         *after(CALM, Fleet(10, trials=(PAUSED._replace(cause="mysql"),))),
-        *after(CALM, Fleet(10, recurring=(RECURRING,))),
-        *after(CALM, Fleet(10, recurring=(RECURRING._replace(recurs=1_768_000_000.0),))),
         *after(CALM, Fleet(10, hold=Hold("alice", "deploy", 9.0))),
         *after(CALM, Fleet(10, hold=Hold("alice", "deploy", 10.0))),
     ]
-    assert len({alert.claim for alert in alerts}) == len(alerts) == 7
+    assert len({alert.claim for alert in alerts}) == len(alerts) == 5
     assert [alert.topic for alert in alerts[:3]] == ["paused:redis", "paused:redis", "paused:mysql"]
 
 

@@ -61,7 +61,6 @@ def test_reason_of_a_person_notifies_no_channel(reason: str) -> None:
         (Alert("redis", "redis_unknown", "s"), [], "health-arbiter doctor"),
         (Alert("action", "action_failed", "s", "a b"), ["n1"], "health-arbiter why 'a b'"),
         (Alert("hold", "hold", "s", "n3"), [], "health-arbiter fleet"),
-        (Alert("recurring:redis", "recurring", "s"), ["n1"], "health-arbiter report"),
     ],
 )
 def test_command_is_the_one_to_type_first(alert: Alert, containers: list[str], command: str) -> None:

@@ -234,7 +234,7 @@ async def test_fleet_is_shown_member_by_member(wire: RawConnection, rig: AdminRi
     ]
     assert seen["departed"] == [{"instance": "c", "age_s": 0.0}]
     assert (seen["used"], seen["holds"], seen["local_hold"], seen["own"]) == (0, [hold], None, OWN)
-    assert seen["policies"] == ['{"window_us": 600000000}']
+    assert seen["settings"] == ['{"window_us": 600000000}']
 
 
 @pytest.mark.parametrize(

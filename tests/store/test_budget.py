@@ -437,4 +437,4 @@ async def test_member_list_shows_every_member_and_the_holds_and_settings_in_forc
     )
     assert (member_list.fleet.alive, member_list.fleet.suspect, member_list.fleet.down) == (2, 1, 1)
     assert (member_list.used, member_list.grants, member_list.holds) == (1, (START_S,), (hold,))
-    assert member_list.policies == (group.terms.dump(),)
+    assert member_list.settings == (group.terms.dump(),)

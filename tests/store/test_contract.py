@@ -198,7 +198,7 @@ async def test_beat_is_answered_with_the_summary_and_is_read_back(store: Store, 
     await send_beat(store, suspect("c", errors=9))
     heard = await send_beat(store, beat("a", Presence.STARTING, errors=0, ratio=10))
     assert (heard.now_us, heard.epoch, heard.state, heard.holds) == (clock.now_us, EPOCH, STATE, {"a": HOLD})
-    assert (heard.alive, heard.silent, heard.struck, heard.former, heard.policies) == (3, 0, (), "", 1)
+    assert (heard.alive, heard.silent, heard.struck, heard.former, heard.settings) == (3, 0, (), "", 1)
     assert (heard.causes, heard.median_errors, heard.median_ratio, heard.used) == ({"redis": 1}, 3, 70, 1)
     assert (await send_beat(store, beat("a"))).former == "1\n\n0"
     view = await look(store, "b")
@@ -310,7 +310,7 @@ async def test_member_of_a_clock_that_stepped_back_is_struck_off(store: Store, c
     await send_beat(store, suspect("a"), settings="old")
     clock.advance(-3600)
     heard = await send_beat(store, beat("b"))
-    assert (heard.alive, heard.silent, heard.struck, heard.causes, heard.policies) == (2, 1, ("a",), {}, 1)
+    assert (heard.alive, heard.silent, heard.struck, heard.causes, heard.settings) == (2, 1, ("a",), {}, 1)
     await send_beat(store, beat("a"))
     clock.advance(-0.5)
     assert (await send_beat(store, beat("b"))).silent == 0
@@ -318,12 +318,12 @@ async def test_member_of_a_clock_that_stepped_back_is_struck_off(store: Store, c
 
 @of_a_fleet
 async def test_settings_in_force_are_those_of_the_last_beats(store: Store, clock: Clock) -> None:
-    assert [(await send_beat(store, beat(name), settings=name)).policies for name in "aab"] == [1, 1, 2]
+    assert [(await send_beat(store, beat(name), settings=name)).settings for name in "aab"] == [1, 1, 2]
     clock.advance(31)
-    assert (await send_beat(store, beat("b"), settings="b")).policies == 1
+    assert (await send_beat(store, beat("b"), settings="b")).settings == 1
     assert set((await look(store)).settings_texts) == {"a", "b"}
     clock.advance(600)
-    assert (await send_beat(store, beat("b"), settings="b")).policies == 1
+    assert (await send_beat(store, beat("b"), settings="b")).settings == 1
     assert (await look(store)).settings_texts == ("b",)
 
 

@@ -154,7 +154,7 @@ async def test_golden_copy_is_continued(clock: Clock, faketime_redis: RedisServe
     store = open_store(faketime_redis.url)
     heard = await send_beat(store, beat("b", life="life 1"), settings='{"f":1}')
     assert (heard.former, heard.causes, heard.alive, heard.used) == ("life 1\nredis\n1", {"redis": 1}, 3, 1)
-    assert (heard.median_errors, heard.median_ratio, heard.policies) == (2, 500_000, 2)
+    assert (heard.median_errors, heard.median_ratio, heard.settings) == (2, 500_000, 2)
     assert (await look(store)).control["recovered|redis"] == 1
     listing = await store.members(most=10, since_us=0)
     assert [(name, about) for name, _, _, about in listing.members] == [(name, NEWS) for name in "abd"]

@@ -20,13 +20,12 @@ from hypothesis import strategies as st
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
 from sidecar.core.app_reports import Missed
-from sidecar.core.beats import CauseTrial, Fleet, RecurringCause
+from sidecar.core.beats import CauseTrial, Fleet
 from sidecar.core.claims import Denied, Granted, Unknown
 from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
     CausePaused,
-    CauseRecurs,
     DataLost,
     Duplicated,
     DuplicateEnded,
@@ -393,12 +392,6 @@ def test_reader_who_stalls_holds_up_neither_the_loop_nor_the_exit() -> None:
             {"cause": "redis", "paused_s": 540, "failures": 1},
         ),
         (PauseEnded("redis"), "info", "the pause of culls for redis is over", {"cause": "redis"}),
-        (
-            CauseRecurs(RecurringCause("redis", 1_767_273_600.0, 0.0, 0.0, 9, 3, 90.0)),
-            "warning",
-            "redis recurs: it was culled on several days of a week",
-            {"cause": "redis", "culls": 9, "days": 3, "out_s": 90},
-        ),
         (Duplicated(), "warning", "two containers run under this instance name", {}),
         (DuplicateEnded(), "info", "no other container runs under this instance name any more", {}),
         (SettingsDiffer(2), "warning", "sidecars of this service run with different settings", {"settings": 2}),

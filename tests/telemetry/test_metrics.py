@@ -284,7 +284,7 @@ def test_counts_of_the_controller() -> None:
         ("fleet_suspect", 0, 6),
         ("fleet_down", 0, 2),
         ("fleet_retiring", 0, 2),
-        ("fleet_policies", 1, 2),
+        ("fleet_settings", 1, 2),
         ("fleet_median_errors", None, 4),
         ("trial_limit mysql", None, 2),
         ("trial_limit redis", None, 1),

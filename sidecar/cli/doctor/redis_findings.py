@@ -176,7 +176,7 @@ def of_fleet(members: MemberList | Unknown, instance: str) -> Iterator[Finding]:
         yield fail(
             "duplicate", f"{text}: {reasons.names(double, NAMES_LIMIT)}; give each an ARBITER_INSTANCE of its own"
         )
-    yield _settings(members.policies)
+    yield _settings(members.settings)
     if not members.fleet.tells_process:
         yield warn("process", words.UNKNOWN_PROCESS)
 

@@ -9,9 +9,7 @@ from math import ceil, inf
 from typing import Final, NamedTuple
 
 from sidecar.controller.ledger_entries import ORDERED
-from sidecar.core.fleet import recurrence
-from sidecar.core.fleet.recurrence import Recurrences
-from sidecar.core.types import US_PER_S, Entry
+from sidecar.core.types import Entry
 
 DAY_S: Final = 86_400.0
 PEAK_S: Final = 600.0
@@ -34,18 +32,6 @@ class Cause(NamedTuple):
     helped: int = 0
     unhelped: int = 0
     unclear: int = 0
-
-
-class Recurring(NamedTuple):
-    """A cause that recurs, as ``RecurringCause``, and the newest error that the app reported before a cull for it."""
-
-    kind: str
-    since: float
-    last: float
-    culls: int
-    days: int
-    out_s: float
-    sample: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +100,6 @@ class FleetReport:
     holds: tuple[HoldPeriod, ...] = ()
     others: tuple[Notable, ...] = ()
     """Other events that an operator has to know of."""
-    recurring: tuple[Recurring, ...] = ()
-    """Causes that recur at its end."""
     enforce_percent: int = ALL
 
 
@@ -154,7 +138,6 @@ def report_of(
         retired_s=_times(entry for entry in replaced if not entry.kind),
         holds=_holds(seen),
         others=_notable(seen),
-        recurring=_recurring(seen, until),
         enforce_percent=enforce_percent,
     )
 
@@ -169,22 +152,6 @@ def _causes(seen: Sequence[Entry]) -> tuple[Cause, ...]:
             cause = found.get(kind, Cause(kind))
             found[kind] = cause._replace(**{field: getattr(cause, field) + 1})
     return tuple(sorted(found.values(), key=lambda cause: (-cause.culls, cause.kind)))
-
-
-def _recurring(seen: Sequence[Entry], until: float) -> tuple[Recurring, ...]:
-    rows: Recurrences = {}
-    samples: dict[str, str] = {}
-    for entry in seen:
-        kind = entry.kind or "unknown"
-        if entry.what == "culled" and entry.reason != ORDERED:
-            rows = recurrence.culled(rows, kind, round(entry.at * US_PER_S))
-            samples[kind] = "".join(entry.detail.splitlines()[1:2]) or samples.get(kind, "")
-        elif entry.what == "replaced" and entry.seconds is not None:
-            rows = recurrence.replaced(rows, kind, round(entry.seconds * US_PER_S))
-    return tuple(
-        Recurring(each.cause, each.since, each.last, each.culls, each.days, each.out_s, samples[each.cause])
-        for each in recurrence.recurring(rows, round(until * US_PER_S))
-    )
 
 
 def _times(entries: Iterable[Entry]) -> Times:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from sidecar.cli.fleet_table import recurs, span
+from sidecar.cli.fleet_table import span
 from sidecar.cli.report.figures import ALL, DAY_S, SHADOW, Cause, FleetReport, HoldPeriod, Times
 from sidecar.cli.terminal import plain
 from sidecar.core.explain import reasons
@@ -116,10 +116,6 @@ def _enforcing(report: FleetReport) -> str:
 
 def _problems(report: FleetReport) -> Iterator[tuple[str, str]]:
     """What an operator has to look at, if anything."""
-    for recurring in report.recurring:
-        yield "recurs", f"{plain(recurring.kind)}: {recurs(**recurring._asdict())}; a cull does not repair it"
-        if recurring.sample:
-            yield "", plain(recurring.sample)
     for what, times, names in report.others:
         often = "once" if times == 1 else f"{times} times"
         named = f" ({plain(reasons.names(names, NAMES_LIMIT))})" if names else ""

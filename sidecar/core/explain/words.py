@@ -183,7 +183,6 @@ MESSAGE_RUNBOOKS: Final[Mapping[str, str]] = MappingProxyType(
         "not_honoured": "not-honoured",
         "action_failed": "action-failed",
         "redis_unknown": "redis",
-        "recurring": "recurring",
         "test": "messages",
     }
 )

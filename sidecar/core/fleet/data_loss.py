@@ -125,7 +125,6 @@ def _retime(draft: Draft) -> None:
     draft.leases = {name: _begun(slot, now_us) for name, slot in draft.leases.items()}
     draft.holds = {name: _begun(hold, now_us) for name, hold in draft.holds.items()}
     draft.trials = {cause: _begun(trial, now_us) for cause, trial in draft.trials.items()}
-    draft.recurrences = {cause: _begun(row, now_us) for cause, row in draft.recurrences.items()}
     draft.several_us = min(draft.several_us, now_us)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Presence
-from sidecar.core.fleet import data_loss, gates, grant_window, outcomes, recurrence, slots, trial
+from sidecar.core.fleet import data_loss, gates, grant_window, outcomes, slots, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft, common_cause
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import HoldRow
@@ -65,7 +65,6 @@ def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
     outcomes.grant(draft, claim.instance, claim.claim_id, member, cause, is_lease=False)
     trial.culled(draft, cause)
     if not has_token:
-        draft.recurrences = recurrence.culled(draft.recurrences, cause, draft.now_us)
         _count(draft)
         draft.epoch = replace(draft.epoch, granted_us=draft.now_us)
     granted = Granted(used, capacity, replayed=is_replay, alive=alive, suspect=draft.suspect)

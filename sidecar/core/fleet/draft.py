@@ -35,7 +35,6 @@ class Draft:
         self.several_us = view.state.several_us
         self.duplicates = dict(view.state.duplicates)
         self.majority_us = view.state.majority_us
-        self.recurrences = view.state.recurrences
         self.refund: list[str] = []
         self.entries: list[Entry] = []
         self.limits = self.limits_of(self.fleet)
@@ -99,10 +98,10 @@ class Draft:
         """What differs from the view."""
         view, former = self.view, self.view.state
         rows = (view.culls, view.leases, view.holds, former.trials, former.outcomes, former.duplicates)
-        values = (former.recurrences, former.several_us, former.majority_us, view.epoch)
+        values = (former.several_us, former.majority_us, view.epoch)
         is_same = (rows, values) == (
             (self.culls, self.leases, self.holds, self.trials, self.outcomes, self.duplicates),
-            (self.recurrences, self.several_us, self.majority_us, self.epoch),
+            (self.several_us, self.majority_us, self.epoch),
         )
         if is_same:
             return Edits()  # as after most refusals, though the time alone may change the state
@@ -128,7 +127,6 @@ class Draft:
             outcomes=self.outcomes,
             duplicates=self.duplicates,
             majority_us=self.majority_us,
-            recurrences=self.recurrences,
         )
 
     def _due_us(self) -> int:

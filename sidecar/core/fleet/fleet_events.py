@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sidecar.core.beats import CauseTrial, Fleet, RecurringCause
+from sidecar.core.beats import CauseTrial, Fleet
 from sidecar.core.claims import Unknown
 from sidecar.core.types import Hold
 
@@ -37,13 +37,6 @@ class PauseEnded:
     """The pause of culls for a cause is over, or forgotten."""
 
     cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class CauseRecurs:
-    """Containers are culled for a cause on several days of a week. It is told once in a series of culls."""
-
-    recurring: RecurringCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +92,6 @@ FleetEvent = (
     | StoreBack
     | CausePaused
     | PauseEnded
-    | CauseRecurs
     | Duplicated
     | DuplicateEnded
     | SettingsDiffer
@@ -142,14 +134,10 @@ def changes(before: Fleet | None, after: Fleet) -> Iterator[FleetEvent]:
     """Yield an event for each change since ``before``; without it, for each unusual value."""
     before = before or Fleet(alive=0, losses=after.losses)
     yield from _pauses(before, after)
-    known = {(recurring.cause, recurring.recurs) for recurring in before.recurring}
-    for recurring in after.recurring:
-        if (recurring.cause, recurring.recurs) not in known:
-            yield CauseRecurs(recurring)
     if after.duplicate is not before.duplicate:
         yield Duplicated() if after.duplicate else DuplicateEnded()
-    if after.policies > 1 and after.policies != before.policies:
-        yield SettingsDiffer(after.policies)
+    if after.settings > 1 and after.settings != before.settings:
+        yield SettingsDiffer(after.settings)
     if before.tells_process and not after.tells_process:
         yield ProcessUnknown()
     if after.hold != before.hold:

@@ -44,7 +44,7 @@ class About(NamedTuple):
     born: int = 0
     """Unix seconds at which the incarnation began; 0: unknown."""
     settings: str = ""
-    """``digest_of`` the sidecar's policy; empty: unknown, as in the two below."""
+    """``digest_of`` the sidecar's settings; empty: unknown, as in the two below."""
     node: str = ""
     app_version: str = ""
 
@@ -89,7 +89,7 @@ class Member(NamedTuple):
 class MemberList(NamedTuple):
     """The fleet, its first members by name, and all holds.
 
-    ``used``: tokens in use within the caller's own window. ``policies``: the different settings in force, each as JSON.
+    ``used``: tokens in use within the caller's own window. ``settings``: the different settings in force, each as JSON.
     ``grants``: Unix seconds at which tokens in use were taken, ascending, at most ``MOST_GRANTS``. ``departed``:
     members that left or fell silent within the window and were not replaced, each with the seconds since; the newest
     first, at most ``MOST_DEPARTED``.
@@ -99,14 +99,14 @@ class MemberList(NamedTuple):
     used: int
     members: tuple[Member, ...] = ()
     holds: tuple[Hold, ...] = ()
-    policies: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
     grants: tuple[float, ...] = ()
     departed: tuple[tuple[str, float], ...] = ()
 
 
-def digest_of(policy: str) -> str:
-    """Eight hexadecimal digits that tell one policy (the text of a sidecar's settings in the store) from others."""
-    return blake2b(policy.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+def digest_of(settings: str) -> str:
+    """Eight hexadecimal digits that tell the settings of a sidecar (their text in the store) from others."""
+    return blake2b(settings.encode(errors="surrogatepass"), digest_size=4).hexdigest()
 
 
 def members_json(
@@ -133,7 +133,7 @@ def presence_word(presence: Presence) -> str:
 
 
 def fleet_json(value: Fleet) -> dict[str, Any]:
-    """The fleet as JSON values: trials and recurring causes by the names of their fields, and the paused causes.
+    """The fleet as JSON values: trials by the names of their fields, and the paused causes.
 
     A trial that is as at its beginning is left out: the store keeps it for an hour after the last cull.
     """
@@ -143,14 +143,12 @@ def fleet_json(value: Fleet) -> dict[str, Any]:
         if (trial.limit, trial.out, trial.failures) != AS_AT_FIRST
     ]
     holds = {"hold": hold_json(value.hold), "lost_hold": hold_json(value.lost_hold)}
-    recurring = [recurring._asdict() for recurring in value.recurring]
     down = value.down - value.draining
     return {
         **by_name(value),
         "down": down,
         "trials": trials,
         "paused": list(value.paused),
-        "recurring": recurring,
         **holds,
     }
 
@@ -240,7 +238,7 @@ def _as_reply(view: View, used: int, rows: Mapping[str, Member]) -> BeatReply:
         view.state,
         alive=view.alive,
         causes=view.causes,
-        policies=max(1, len(view.settings_texts)),
+        settings=max(1, len(view.settings_texts)),
         holds=view.holds,
         used=used,
         run_id=view.run_id,

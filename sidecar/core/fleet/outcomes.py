@@ -17,7 +17,7 @@ from typing import Final
 
 from sidecar.core.beats import Beat
 from sidecar.core.claims import MANUAL, NAMELESS, REVIVED, Presence
-from sidecar.core.fleet import recurrence, slots, trial
+from sidecar.core.fleet import slots, trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.fleet_settings import OFF
 from sidecar.core.fleet.records import Cull, CullOutcome
@@ -223,7 +223,6 @@ def _replace(draft: Draft, place: str, beat: Beat) -> None:
     if cull.is_lease:
         draft.culls[place] = replace(cull, phase="over", since_us=draft.now_us)
     else:
-        draft.recurrences = recurrence.replaced(draft.recurrences, cull.cause, draft.now_us - cull.at_us)
         draft.culls[place] = replace(
             cull, phase="watched", by=instance, by_incarnation=beat.incarnation, since_us=draft.now_us, well_us=0
         )

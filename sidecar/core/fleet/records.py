@@ -138,27 +138,6 @@ class Trial(StoredRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class Recurrence(StoredRecord):
-    """The series of culls for one cause. It is over after seven days without one."""
-
-    since_us: int = 0
-    """The first cull."""
-    last_us: int = 0
-    """The last cull."""
-    recurs_us: int = 0
-    """The cull on the third day of seven; 0: there was none."""
-    culls: int = 0
-    days: int = 0
-    """Days with culls, in UTC."""
-    out_us: int = 0
-    """How long culled containers were out of service, until they were replaced."""
-    week: int = 0
-    """The seven days until the last cull, a bit each: 1 for a day with culls; the last day is the lowest."""
-
-    INSTANTS: ClassVar[tuple[str, ...]] = ("since_us", "last_us", "recurs_us")
-
-
-@dataclass(frozen=True, slots=True)
 class FleetState(StoredRecord):
     """The state of the fleet as a whole."""
 
@@ -180,16 +159,13 @@ class FleetState(StoredRecord):
     """Instance names that two containers use, and when that was noticed last."""
     majority_us: int = 0
     """When most of the fleet was last sick."""
-    recurrences: Mapping[str, Recurrence] = field(default_factory=dict)
-    """By cause."""
 
     def checked(self) -> Self:
         """The state with its rows by cause as records; a row that cannot be read is left out."""
         for counts in (self.open_culls, self.outcomes, self.duplicates):
             if not all(isinstance(count, int) for count in counts.values()):
                 raise TypeError("not counts")
-        trials, recurrences = _by_cause(self.trials, Trial), _by_cause(self.recurrences, Recurrence)
-        return StoredRecord.checked(replace(self, trials=trials, recurrences=recurrences))
+        return StoredRecord.checked(replace(self, trials=_by_cause(self.trials, Trial)))
 
 
 def _by_cause(raw: Mapping[str, object], kind: type[R]) -> dict[str, R]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sidecar.core.beats import Beat, CauseTrial, Fleet
 from sidecar.core.claims import Presence
-from sidecar.core.fleet import data_loss, recurrence, trial
+from sidecar.core.fleet import data_loss, trial
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause
 from sidecar.core.fleet.fleet_settings import FleetSettings, Share
@@ -66,7 +66,7 @@ def fleet_of(reply: BeatReply, settings: FleetSettings, instance: str, *, duplic
         draining=min(reply.draining, state.missing),
         cause=common_cause({cause: count for cause, count in reply.causes.items() if count > 0}),
         trials=_trials(state, reply.now_us),
-        policies=reply.policies,
+        settings=reply.settings,
         losses=reply.epoch.losses,
         helped=totals[CullOutcome.HELPED],
         unhelped=totals[CullOutcome.UNHELPED],
@@ -79,7 +79,6 @@ def fleet_of(reply: BeatReply, settings: FleetSettings, instance: str, *, duplic
         **_medians(reply.alive, reply.median_errors, reply.median_ratio),
         duplicate=duplicate,
         tells_process=bool(reply.run_id),
-        recurring=recurrence.recurring(state.recurrences, reply.now_us),
     )
 
 

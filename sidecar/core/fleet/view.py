@@ -30,7 +30,7 @@ class BeatReply:
     """The member row of this instance before."""
     causes: Mapping[str, int] = field(default_factory=dict)
     """Suspects by cause."""
-    policies: int = 1
+    settings: int = 1
     """Number of different settings in force."""
     median_errors: int = -1
     median_ratio: int = -1

@@ -262,8 +262,8 @@ def _setup(seen: Situation) -> Banner | None:
         said = f"Two containers run under one instance name ({names(doubles)}), and neither may be culled."
         return Banner(WARNING, said, "Give each its own ARBITER_INSTANCE.", "health-arbiter doctor", "duplicate")
     fleet = seen.fleet
-    if fleet is not None and fleet.policies > 1:
-        said = f"The sidecars run with {fleet.policies} different settings; the strictest of each holds."
+    if fleet is not None and fleet.settings > 1:
+        said = f"The sidecars run with {fleet.settings} different settings; the strictest of each holds."
         return Banner(WARNING, said, "Finish the deployment, or roll it back.", "health-arbiter doctor")
     silent = seen.of_state("silent")
     if silent:

@@ -290,19 +290,8 @@ function showBudget(budget) {
   setText("budget-text", `${free} of ${budget.capacity} tokens are free: ${budget.bound}. Each comes back ${duration(budget.window_s)} after it was taken.${next}`);
 }
 
-// What culls hide: causes with culls on several days of a week, each with an error of its last cull.
-function showRecurring() {
-  fill("recurring", (last.fleet?.recurring ?? []).map(({ cause, culls, days, since, out_s }) => {
-    const item = make("li", `${isolate(cause)} recurs: ${culls} culls on ${days} days since ${clock(since)} UTC, ${duration(out_s)} out of service`);
-    const [, sample] = last.events?.findLast(({ what, kind }) => what === "culled" && kind === cause)?.detail.split("\n") ?? [];
-    if (sample) item.append(make("div", cut(sample, 300), "message"));
-    return item;
-  }));
-}
-
 function showFleet(fleet) {
   showTrials(fleet);
-  showRecurring();
   if (!fleet) {
     setText("fleet-text", last.store?.error === "alone" ? "No shared store is configured: this container is on its own." : "The fleet is not known.");
     fill("departed", []);
@@ -316,7 +305,7 @@ function showFleet(fleet) {
     fleet.median_ratio !== null && `median of failed requests: ${round(100 * fleet.median_ratio)}\u00a0%`,
     fleet.duplicate && "another container runs under the name of this one",
     fleet.losses && `Redis lost its record ${fleet.losses} time${fleet.losses > 1 ? "s" : ""}`,
-    fleet.policies > 1 && `${fleet.policies} different sets of rules`));
+    fleet.settings > 1 && `${fleet.settings} different settings`));
   const more = fleet.departed_count - fleet.departed.length;
   fill("departed", [...fleet.departed.map((one) => make("li", `${isolate(one.instance)}: last heard at ${clock(one.at)} UTC`)),
     ...(more > 0 ? [make("li", `and ${more} more that have left`)] : [])]);
@@ -549,7 +538,6 @@ function color({ what }) {
 }
 
 function showEvents(events) {
-  showRecurring();
   const focusedEvent = document.activeElement?.dataset?.event;
   // Read here: the "toggle" event comes later, and a list drawn before it would close what was just opened.
   const opened = new Set([...byId("events").querySelectorAll("details[open] summary")].map((one) => one.dataset.event));

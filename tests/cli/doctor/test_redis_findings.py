@@ -124,8 +124,8 @@ TWO_ADDRESSES = (FleetSettings(servers="1").dump(), FleetSettings(servers="2").d
         pytest.param(_member_list("b"), WELL, id="this one is not there"),
         pytest.param(_member_list("a"), {**WELL, "shared": "warn"}, id="no others"),
         pytest.param(_member_list(), {**WELL, "shared": "warn"}, id="none"),
-        pytest.param(_member_list("a", "b", policies=THREE_SETTINGS), {**WELL, "settings": "warn"}, id="settings"),
-        pytest.param(_member_list("a", "b", policies=TWO_ADDRESSES), {**WELL, "settings": "FAIL"}, id="servers"),
+        pytest.param(_member_list("a", "b", settings=THREE_SETTINGS), {**WELL, "settings": "warn"}, id="settings"),
+        pytest.param(_member_list("a", "b", settings=TWO_ADDRESSES), {**WELL, "settings": "FAIL"}, id="servers"),
         pytest.param(
             _member_list("a", "b", fleet=Fleet(2, tells_process=False)), {**WELL, "process": "warn"}, id="no INFO"
         ),

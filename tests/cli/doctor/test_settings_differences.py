@@ -67,7 +67,7 @@ def test_fields_of_another_version_are_no_obstacle() -> None:
     assert settings_differences.differences([json.dumps(older), json.dumps(newer)]) == "ARBITER_BUDGET is 5 and 10"
 
 
-def test_policies_that_differ_in_nothing_that_is_known_are_shown_as_they_are() -> None:
+def test_settings_that_differ_in_nothing_that_is_known_are_shown_as_they_are() -> None:
     texts = [ONE.dump(), json.dumps({**json.loads(ONE.dump()), "mood": "bad"})]
     assert settings_differences.differences(texts) == "  ".join(texts)
 

@@ -19,9 +19,6 @@ replaced      half within 23s, 95 % within 27s, all within 27s
 refusals      3: paused 2, window 1
 near misses   1 of 9 suspects recovered before a cull
 retired       1: in 12s
-recurs        redis: 8 culls on 7 days since 2026-01-01, 3m 8s out of service; a
-              cull does not repair it
-              5 x redis (f00, 7): gone
 not honoured  once (web-3): still there long after the cull
 action failed once (web-4): `events` says why, and if the sidecar asked again
 paused        2 times (http): a cull did not help, so the next ones waited

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.beats import CauseTrial, Fleet, RecurringCause
+from sidecar.core.beats import CauseTrial, Fleet
 from sidecar.core.claims import Unknown
 from sidecar.core.fleet.fleet_events import (
     CausePaused,
-    CauseRecurs,
     DataLost,
     Duplicated,
     DuplicateEnded,
@@ -32,7 +31,6 @@ CALM = Fleet(10)
 HOLD = Hold("ann", "deploy", 1_700_000_000.0)
 TRIED = CauseTrial("mysql", 2, 1)
 PAUSED = CauseTrial("redis", 1, 0, 540.0, 2)
-RECURRING = RecurringCause("redis", 1_700_000_000.0, 1_700_200_000.0, 1_700_200_000.0, 5, 3, 90.0)
 PAUSE_OVER = PAUSED._replace(paused_s=0.0)
 
 ROWS: list[tuple[str, dict[str, object], dict[str, object], list[FleetEvent]]] = [
@@ -42,20 +40,11 @@ ROWS: list[tuple[str, dict[str, object], dict[str, object], list[FleetEvent]]] =
     ("a pause that goes on", {"trials": (PAUSED,)}, {"trials": (PAUSED._replace(paused_s=530.0),)}, []),
     ("pause over", {"trials": (PAUSED,)}, {"trials": (PAUSE_OVER,)}, [PauseEnded("redis")]),
     ("pause forgotten", {"trials": (PAUSED,)}, {}, [PauseEnded("redis")]),
-    ("recurs", {}, {"recurring": (RECURRING,)}, [CauseRecurs(RECURRING)]),
-    ("recurs as before", {"recurring": (RECURRING,)}, {"recurring": (RECURRING._replace(culls=9, days=4),)}, []),
-    (
-        "recurs in another series",
-        {"recurring": (RECURRING,)},
-        {"recurring": (RECURRING._replace(recurs=1_700_900_000.0),)},
-        [CauseRecurs(RECURRING._replace(recurs=1_700_900_000.0))],
-    ),
-    ("recurs no more", {"recurring": (RECURRING,)}, {}, []),
     ("duplicate", {}, {"duplicate": True}, [Duplicated()]),
     ("duplicate as before", {"duplicate": True}, {"duplicate": True}, []),
     ("no duplicate any more", {"duplicate": True}, {}, [DuplicateEnded()]),
-    ("settings differ", {}, {"policies": 2}, [SettingsDiffer(2)]),
-    ("settings alike again", {"policies": 2}, {}, []),
+    ("settings differ", {}, {"settings": 2}, [SettingsDiffer(2)]),
+    ("settings alike again", {"settings": 2}, {}, []),
     ("process unknown", {}, {"tells_process": False}, [ProcessUnknown()]),
     ("data lost", {"losses": 1}, {"losses": 2}, [DataLost(replace(CALM, losses=2))]),
     ("losses forgotten", {"losses": 2}, {"losses": 1}, []),

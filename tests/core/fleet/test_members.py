@@ -75,6 +75,6 @@ def test_list_has_the_tokens_in_use_of_the_window_and_the_holds_in_force() -> No
     view = View(NOW, grants=grants, refunded=frozenset({"refunded"}), settings_texts=("{}",), holds=holds)
     found = listed(Listing(), view)
     assert (found.used, found.grants) == (2, ((NOW - WINDOW_US) / S, (NOW - S) / S))
-    assert (found.fleet.used, found.fleet.policies, found.policies) == (2, 1, ("{}",))
+    assert (found.fleet.used, found.fleet.settings, found.settings) == (2, 1, ("{}",))
     assert found.fleet.hold == found.holds[0]
     assert found.holds == (Hold("ada", "look", NOW / S + 1),)

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Recurrence, Slot, StoredRecord, Trial
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord, Trial
 
 RECORDS: tuple[StoredRecord, ...] = (
     Epoch(1, 2, 3, 4, 5, "digest", 6, "run", 7),
     Trial(4, 2, 10, 20, 30, 40, 50),
     FleetState(
         trials={"redis": Trial(2), "": Trial()},
-        recurrences={"redis": Recurrence(10, 20, 30, 4, 3, 50, 0b1011)},
         several_us=5,
         due_us=6,
         open_culls={"redis": 1},
@@ -87,7 +86,9 @@ def test_counts_are_whole_numbers(field: str, value: object) -> None:
 
 @pytest.mark.parametrize("bad", [1, None, [], {"limit": "x"}, {"paused_us": 2**70}])
 def test_trial_that_cannot_be_read_is_left_out_and_blinds_no_other(bad: object) -> None:
-    text = json.dumps({"several_us": 3, "trials": {"disk": bad, "redis": {"limit": 4, "invented": 1}}})
+    text = json.dumps(
+        {"several_us": 3, "trials": {"disk": bad, "redis": {"limit": 4, "invented": 1}}, "recurrences": {}}
+    )
     assert FleetState.load(text) == FleetState(several_us=3, trials={"redis": Trial(4)})
 
 

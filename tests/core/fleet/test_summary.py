@@ -84,7 +84,7 @@ def test_fleet_is_what_the_state_and_the_answer_to_the_beat_say() -> None:
         outcomes={"helped|redis": 3, "unhelped|disk": 2, "unclear|a|b": 1},
     )
     counts = {"redis": 4, "disk": 1}
-    reply = replace(HEARD, causes=counts, policies=2, median_errors=3, median_ratio=250_000, used=3, draining=3)
+    reply = replace(HEARD, causes=counts, settings=2, median_errors=3, median_ratio=250_000, used=3, draining=3)
     fleet = fleet_of(reading(reply, state=state), TERMS, "me", duplicate=True)
     assert (fleet.alive, fleet.suspect, fleet.down, fleet.cause, fleet.retiring) == (10, 5, 2, "redis", 1)
     assert fleet.draining == 2, "of those that are down"
@@ -93,7 +93,7 @@ def test_fleet_is_what_the_state_and_the_answer_to_the_beat_say() -> None:
         CauseTrial("net", 1, 0, 0.0, 0),
         CauseTrial("redis", 4, 3),
     )
-    assert (fleet.paused, fleet.policies, fleet.losses) == (("disk",), 2, 1)
+    assert (fleet.paused, fleet.settings, fleet.losses) == (("disk",), 2, 1)
     assert (fleet.helped, fleet.unhelped, fleet.unclear) == (3, 2, 1)
     assert fleet.culls_by == (("helped", "redis", 3), ("unclear", "a|b", 1), ("unhelped", "disk", 2))
     assert (fleet.used, fleet.capacity, fleet.duplicate) == (3, 10, True)

@@ -175,7 +175,7 @@ CASES: Final = {
         "health-arbiter doctor",
     ),
     "different settings": (
-        {"fleet": Fleet(10, policies=2)},
+        {"fleet": Fleet(10, settings=2)},
         "warning",
         "The sidecars run with 2 different settings; the strictest of each holds.",
         "health-arbiter doctor",
