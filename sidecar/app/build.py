@@ -34,7 +34,6 @@ from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FLOOR, FULL, Weight
 from sidecar.core.types import Policy, State
 from sidecar.inputs.app_port import AppPort
-from sidecar.inputs.report_tap import ReportTap
 from sidecar.telemetry import Observers
 from sidecar.telemetry import metrics as readings
 from sidecar.telemetry.log import Log, logger
@@ -72,7 +71,6 @@ class Sidecar(NamedTuple):
     ledger: Ledger
     error_minutes: ErrorMinutes
     actuator: Actuator | None
-    report_tap: ReportTap
     app_port: AppPort | None
 
     def snapshot(self) -> Snapshot:
@@ -156,7 +154,6 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         ledger,
         error_minutes,
         actuator,
-        ReportTap(time.time),
         _app_port(config, controller, observers, metrics) if config.app.app_port else None,
     )
 

@@ -34,7 +34,6 @@ from sidecar.server.page import status_page
 from sidecar.server.page.page_state import PageSources, PageState
 from sidecar.server.public import PublicServer
 from sidecar.server.public_pages import MetricsPage, public_pages
-from sidecar.server.report_watch import get_watch
 from sidecar.server.request_check import RequestCheck
 from sidecar.server.why import Why, WhyIdentity, WhySources
 from sidecar.telemetry.log import logger
@@ -97,7 +96,7 @@ async def _open(config: ServerConfig | StatsdConfig, **openings: Callable[..., A
 
 def _datagrams(sidecar: Sidecar) -> Datagrams:
     datagrams = Datagrams(
-        sidecar.report_tap.tapped("statsd", sidecar.offer),
+        sidecar.offer,
         on_failure=partial(sidecar.observers.failed, "listener"),
         on_advice=logger.warning,
         prefix=sidecar.config.statsd.statsd_prefix,
@@ -242,7 +241,6 @@ def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
         **admin,
         **_page(sidecar, why, limit_s, admin["/hold"]),
         "/events": {"GET": events},
-        "/watch": {"GET": get_watch(sidecar.report_tap)},
         "/why": {"GET": why.get_local},
     }
     reports = report_api.routes(
@@ -250,7 +248,6 @@ def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
         state=lambda: sidecar.snapshot().container.state,
         snapshot=sidecar.snapshot,
         mode=config.identity.mode,
-        tap=sidecar.report_tap,
     )
     return {**reports, **overrides.routes(), **remote}, remote
 

@@ -173,10 +173,9 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
     if sidecar.app_port is not None:
         yield sidecar.app_port.run()
     if config.app.scrape_url:
-        offer = sidecar.report_tap.tapped("scrape", sidecar.offer)
         from sidecar.app import build_scraper  # noqa: PLC0415 - see ``build``
 
-        yield build_scraper.scraper(config.app, config.judging, offer, sidecar.observers).run()
+        yield build_scraper.scraper(config.app, config.judging, sidecar.offer, sidecar.observers).run()
     if config.notify.has_webhook:
         from sidecar.app import build_messages  # noqa: PLC0415 - see ``build``
 

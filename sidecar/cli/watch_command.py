@@ -1,10 +1,11 @@
-"""``watch``: the app's reports as they reach the sidecar, to see whether the first error arrives."""
+"""``watch``: what is new in ``/why``, second by second, to see whether the app's first error arrives, and as what."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -17,76 +18,102 @@ from sidecar.cli.colours import coloured
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.parameters import DURATION, Command, json_option
 from sidecar.cli.terminal import complain, plain
+from sidecar.core.app_reports import ErrorLevel
+from sidecar.core.measure.measurements import IGNORED
 
-PAUSE_S: Final = 0.25
+PAUSE_S: Final = 1.0
 
 Row = dict[str, Any]
+"""``at`` (Unix seconds) and ``what``: ``state``, ``error`` or ``requests``; and the fields of that."""
 
 
 @click.command(cls=Command)
-@click.option("--count", type=click.IntRange(1), default=None, metavar="N", help="End after N lines.")
 @click.option("--for", "limit_s", type=DURATION, default=None, metavar="DURATION", help="End after this time.")
 @json_option
 @where
 @click.pass_context
-def watch(ctx: click.Context, /, *, count: int | None, limit_s: float | None, as_json: bool) -> int:
-    """Show the app's reports as they arrive, until Ctrl-C.
+def watch(ctx: click.Context, /, *, limit_s: float | None, as_json: bool) -> int:
+    """Show the app's errors, and the container's state, as they come, until Ctrl-C.
 
-    Equal reports within a quarter of a second are one line. A report that the sidecar refused is shown with the reason.
-    Messages are redacted. With --json each line is a JSON object. The exit code is 1 when --for ends before a report
-    came.
+    It looks once a second. Errors of one kind and message are one line; messages are redacted. Of the requests it shows
+    the first, and those that failed. With --json each line is a JSON object. The exit code is 1 when --for ends before
+    an error or a request came.
     """
-    seen = 0
+    has_come = False
     try:
         for row in _rows(asking(ctx), limit_s):
             click.echo(json.dumps(row) if as_json else as_text(row))
-            seen += 1
-            if seen == count:
-                return 0
+            has_come |= row["what"] != "state"
     except KeyboardInterrupt:
         return 0
-    if not seen:
-        complain(f"no report came within {limit_s:g} s" if limit_s else "the sidecar ended, and no report came")
-    return 0 if seen else EXIT_FAILED
+    if not has_come:
+        complain(f"no error and no request came within {limit_s:g} s")
+    return 0 if has_come else EXIT_FAILED
 
 
 def _rows(sidecar: Asking, limit_s: float | None) -> Iterator[Row]:
-    """The rows of all reports from now on. Raises NoSidecarError, and UsageError if the sidecar refuses."""
+    """The state now, then all that is new. Raises NoSidecarError, and UsageError if the sidecar refuses."""
     end = time.monotonic() + limit_s if limit_s else math.inf
-    path = "/watch"
+    before: dict[str, Any] | None = None
     while True:
-        reply = local_api.ask(sidecar, "GET", path)
+        reply = local_api.ask(sidecar, "GET", "/why")
         if reply.status != local_api.OK:
             raise click.UsageError(str(reply.value.get("error")))
-        if path == "/watch":
-            complain("watching; Ctrl-C ends")
-        yield from reply.value["reports"]
-        if left_out := reply.value["left_out"]:
-            yield {"at": time.time(), "source": "", "what": "left_out", "count": left_out}
+        for row in news(before, reply.value):
+            yield {"at": reply.value["at"], **row}
+        before = reply.value
         if time.monotonic() >= end:
             return
-        path = f"/watch?after={reply.value['next']}"
         time.sleep(min(PAUSE_S, max(0.0, end - time.monotonic())))
 
 
+def news(before: dict[str, Any] | None, now: dict[str, Any]) -> Iterator[Row]:
+    """Rows of what the answer ``now`` of ``/why`` has that ``before`` did not have; at first the state alone."""
+    if before is None or before["state"] != now["state"]:
+        yield {"what": "state", "state": now["state"], "sentence": now["sentence"]}
+    if before is None:
+        return
+    yield from _errors(before, now)
+    requests, failed = (now["window"][name] - before["window"][name] for name in ("requests", "failed"))
+    if failed > 0 or (requests > 0 and not before["window"]["requests"]):
+        yield {"what": "requests", "count": max(requests, failed), "failed": max(0, failed)}
+
+
+def _errors(before: dict[str, Any], now: dict[str, Any]) -> Iterator[Row]:
+    """New errors with a message, then the others that the window counts: bare ones, and those of a metrics page."""
+    known = {sample["fingerprint"]: sample["count"] for sample in before.get("samples", ())}
+    kinds, levels = Counter(before["window"]["kinds"]), Counter(before["window"]["levels"])
+    is_never_counted = IGNORED in now["window"]["levels"]
+    for sample in reversed(now.get("samples", ())):  # the oldest first; the public listener shows none
+        new = sample["count"] - known.get(sample["fingerprint"], 0)
+        count = sample["count"] if new < 0 else new  # fewer than before are those of another incarnation
+        kind, level, message = sample["kind"], sample["level"], sample["message"]
+        if level == ErrorLevel.SERVER_ERROR and is_never_counted and kind not in now["window"]["kinds"]:
+            level = IGNORED
+        if count:
+            yield {"what": "error", "count": count, "kind": kind, "level": level, "message": message}
+        counts, key = (kinds, kind) if level == ErrorLevel.SERVER_ERROR else (levels, level)
+        counts[key] += count
+    for kind, total in now["window"]["kinds"].items():
+        if (count := total - kinds[kind]) > 0:
+            yield {"what": "error", "count": count, "kind": kind, "level": ErrorLevel.SERVER_ERROR.value}
+    for level, total in now["window"]["levels"].items():
+        if (count := total - levels[level]) > 0:
+            yield {"what": "error", "count": count, "kind": "", "level": level}
+
+
 def as_text(row: Row) -> str:
-    """One row for a terminal: time, source, what came."""
-    at = datetime.fromtimestamp(row["at"], UTC)
-    what = "counted" if row["what"] == "scrape" else row["what"]  # the source says that it is a scrape
-    return f"{at:%H:%M:%S}Z  {row['source']:<7} {coloured(f'{what:<10}', what)} {plain(_details(row))}".rstrip()
+    """A row as a line for a terminal."""
+    line = f"{datetime.fromtimestamp(row['at'], UTC):%H:%M:%S}Z  {plain(_details(row))}"
+    return coloured(line, row["state"] if row["what"] == "state" else row["what"])
 
 
 def _details(row: Row) -> str:
-    if row["what"] == "error":
-        level = "" if row["level"] == "server_error" else f" ({row['level']}: does not count)"
-        fatal, start = " fatal" * bool(row.get("fatal")), row.get("app_start")
-        message = f": {row['message']}" if row.get("message") else ""
-        return f"{row['count']} x {row['kind']}{level}{fatal}{f' app_start={start}' if start else ''}{message}"
-    if row["what"] == "refused":
-        return f"{row['count']} x {row['message']}"
-    if row["what"] == "results":
-        return f"{row['ok']} ok, {row['failed']} failed"
-    if row["what"] == "scrape":
-        errors = ", ".join(f"{count} x {kind}" for kind, count in row["errors"].items()) or "no new error"
-        return f"{errors}; {row['requests']} requests"
-    return f"and {row['count']} other reports" if row["what"] == "left_out" else ""
+    if row["what"] == "state":
+        return f"state     {row['state']}: {row['sentence']}"
+    if row["what"] == "requests":
+        return f"requests  {row['count']}, of which {row['failed']} failed"
+    level = "" if row["level"] == ErrorLevel.SERVER_ERROR else f"({row['level']}: does not count)"
+    named = " ".join(part for part in (row["kind"], level) if part)
+    message = f": {row['message']}" if row.get("message") else ""
+    return f"error     {row['count']} x {named}{message}"

@@ -15,7 +15,6 @@ from sidecar.core.explain import reasons
 from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import State
 from sidecar.inputs.report_bodies import read_errors, read_results
-from sidecar.inputs.report_tap import ReportTap
 from sidecar.net import web
 
 T = TypeVar("T")
@@ -32,34 +31,26 @@ def routes(
     state: Callable[[], State],
     snapshot: Callable[[], Snapshot],
     mode: str,
-    *,
-    tap: ReportTap,
 ) -> web.Routes:
     """Routes of the local listener.
 
-    ``offer`` passes reports to the controller, or returns False if too many are waiting. ``tap`` shows what was taken,
-    and why the rest was refused.
+    ``offer`` passes reports to the controller, or returns False if too many are waiting.
     """
     large_bodies = asyncio.Lock()
 
-    def accepted(request: web.BaseRequest, reports: Sequence[Report]) -> web.StreamResponse:
+    def accepted(reports: Sequence[Report]) -> web.StreamResponse:
         if not offer(reports):
             raise web.HttpError(503, "full", "too many reports are waiting, this one was not counted")
-        tap.note(_source(request), reports)
         return web.Response(body=ACCEPTED[state()], status=202, headers=JSON)
 
     def posted(read: Callable[[bytes], Sequence[Report]]) -> web.Handler:
         async def post(request: web.BaseRequest) -> web.StreamResponse:
-            try:
-                return accepted(request, await _read(read, request, large_bodies))
-            except web.HttpError as error:
-                tap.note(_source(request), (str(error),))
-                raise
+            return accepted(await _read(read, request, large_bodies))
 
         return post
 
-    async def post_heartbeat(request: web.BaseRequest) -> web.StreamResponse:
-        return accepted(request, (Heartbeat(),))
+    async def post_heartbeat(_request: web.BaseRequest) -> web.StreamResponse:
+        return accepted((Heartbeat(),))
 
     async def get_verdict(_request: web.BaseRequest) -> web.Response:
         return web.json_response({"mode": mode, **verdict(snapshot())})
@@ -70,10 +61,6 @@ def routes(
         "/heartbeat": {"POST": post_heartbeat},
         "/verdict": {"GET": get_verdict},
     }
-
-
-def _source(request: web.BaseRequest) -> str:
-    return "http" if web.is_tcp(request) else "socket"
 
 
 async def _read(read: Callable[[bytes], T], request: web.BaseRequest, large_bodies: asyncio.Lock) -> T:

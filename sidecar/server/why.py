@@ -201,6 +201,7 @@ def _window(seen: Snapshot, error_limit: int) -> dict[str, Any]:
         "usual": round(seen.baseline.usual(evidence).errors, 2),
         "limit": error_limit,
         "kinds": evidence.kinds,
+        "levels": evidence.levels,
         "requests": evidence.requests,
         "failed": evidence.failed,
     }

@@ -175,7 +175,7 @@ async def test_app_that_does_not_listen_is_a_metric_and_a_warning(
 
 
 PUBLIC: Final = ("/health", "/health/haproxy", "/health/nomad", "/metrics", "/why")
-PAGE: Final = ("/why", "/fleet", "/events", "/watch", "/page/state")
+PAGE: Final = ("/why", "/fleet", "/events", "/page/state")
 
 
 @pytest.mark.parametrize(

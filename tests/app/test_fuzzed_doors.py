@@ -29,7 +29,6 @@ from sidecar.inputs.counter_increments import SeriesUse
 from sidecar.inputs.datagram import Datagrams
 from sidecar.inputs.exposition import Scanner
 from sidecar.inputs.report_bodies import MOST_ERRORS
-from sidecar.inputs.report_tap import ReportTap
 from sidecar.inputs.series import BadPageError
 from sidecar.inputs.series_selection import SeriesSelection
 from sidecar.server.agent_check import AgentCheck
@@ -79,7 +78,6 @@ class Sidecar:
             state=lambda: self.snapshot().container.state,
             snapshot=self.snapshot,
             mode="enforce",
-            tap=ReportTap(lambda: 0.0),
         )
 
     def public(self) -> PublicServer:

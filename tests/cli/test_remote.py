@@ -94,7 +94,6 @@ def test_what_a_sidecar_elsewhere_does_not_allow_is_one_line(
         ({"ARBITER_TOKEN": TOKEN}, ("cull", "--yes", "--author", "ann"), 2, "cull is an order for one container"),
         ({}, ("doctor", "--url", page), 2, "--url: unknown flag"),
         ({"ARBITER_URL": public}, ("fleet",), 69, "--url has to name the page listener"),
-        ({"ARBITER_URL": public}, ("watch",), 69, "--url has to name the page listener"),
         ({"ARBITER_URL": f"http://127.0.0.1:{free_port()}"}, ("fleet",), 69, "connection refused"),
         ({"ARBITER_URL": page.replace("http", "https")}, ("fleet",), 69, "no sidecar answers at https://"),
         ({"ARBITER_URL": "http://ann:hunter2@web-1"}, ("fleet",), 2, "ARBITER_URL: takes no user, password"),
@@ -130,14 +129,14 @@ def test_watch_shows_the_first_report_as_it_comes(
     reporting: SidecarThread, capsys: pytest.CaptureFixture[str], listener: str
 ) -> None:
     url = {"ARBITER_URL": _url(reporting, listener), "ARBITER_TOKEN": TOKEN}
-    code, out, err = _run(capsys, url, "watch", "--count", "1")
-    assert (code, err) == (0, "health-arbiter: watching; Ctrl-C ends\n")
-    assert "Z  http    error      " in out
+    code, out, err = _run(capsys, url, "watch", "--for", "1.5s")
+    assert (code, err) == (0, "")
+    assert "Z  state     " in out
     assert " x redis (investigation: does not count): lost: password=***\n" in out
-    row = json.loads(_run(capsys, url, "watch", "--count", "1", "--json")[1])
-    assert (row["what"], row["kind"], row["source"]) == ("error", "redis", "http")
+    row = json.loads(_run(capsys, url, "watch", "--for", "1.5s", "--json")[1].splitlines()[1])
+    assert (row["what"], row["kind"], row["level"]) == ("error", "redis", "investigation")
 
 
 def test_watch_ends_after_its_time_without_a_report(guarded: SidecarThread, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = _run(capsys, {"ARBITER_LOCAL_LISTEN": _url(guarded, "local")[7:]}, "watch", "--for", "0.2s")
-    assert (code, out, err.splitlines()[-1]) == (1, "", "health-arbiter: no report came within 0.2 s")
+    assert (code, out.count("\n"), err) == (1, 1, "health-arbiter: no error and no request came within 0.2 s\n")

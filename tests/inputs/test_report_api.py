@@ -21,7 +21,6 @@ from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Judgement, Latch, Policy, Reason, State, Verdict
 from sidecar.inputs import report_api
 from sidecar.inputs.report_api import SMALL_BODY
-from sidecar.inputs.report_tap import ReportTap
 from sidecar.net.web import BODY_LIMIT
 
 if TYPE_CHECKING:
@@ -70,7 +69,6 @@ def _routes(controller: Controller) -> Any:
         state=lambda: controller.state,
         snapshot=lambda: controller.snapshot,
         mode="enforce",
-        tap=ReportTap(lambda: 1.0),
     )
 
 

@@ -59,7 +59,7 @@ DOWN = replace(
     latch=Latch("app/a/life", 1.0, "9 server errors in 60 s"),
     order=CullOrder(FREE, FREE, State.UP, None),
 )
-EVIDENCE = Evidence(60, 9, {"mysql": 2, "redis": 7}, {}, 20, requests=40, failed=9)
+EVIDENCE = Evidence(60, 9, {"mysql": 2, "redis": 7}, {"recovered": 1}, 20, requests=40, failed=9)
 SAMPLE = ErrorSample("f1", "redis", ErrorLevel.SERVER_ERROR, 7, NOW - 40, NOW - 2, f"{FREE}: password=hunter2")
 OLD = SAMPLE._replace(fingerprint="f0")
 
@@ -160,6 +160,7 @@ def test_public_answer_has_everything_but_free_text() -> None:
     assert value["health"] == {"haproxy": True, "nomad": True}
     assert value["rules"] == [{"rule": "errors", "value": 9, "limit": 5, "sentence": value["sentence"]}]
     assert (value["window"]["kinds"], value["window"]["failed"]) == ({"mysql": 2, "redis": 7}, 9)
+    assert value["window"]["levels"] == {"recovered": 1}
     assert value["claim"]["sentence"] == "anna holds the service: a deploy, no container is culled for 5m"
     assert (value["fleet"]["suspect"], value["fleet"]["paused"]) == (3, ["redis"])
     held = {"scope": "service", "author": "anna", "reason": "a deploy", "until": UNIX + 300, "instance": ""}
