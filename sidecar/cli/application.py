@@ -26,7 +26,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "why": ("why_command", "Explain the state of the container here, or of another."),
         "events": ("events_command", "Print what happened to the service, from its ledger."),
         "report": ("report_command", "Sum up what happened to the service."),
-        "watch": ("watch_command", "Show the app's errors, and the container's state, as they come, until Ctrl-C."),
+        "watch": ("watch_command", "Show the app's errors as they come, until Ctrl-C."),
     },
     "Give orders": {
         "hold": ("order_commands", "Freeze culls, of the whole service or of one container."),

@@ -33,9 +33,9 @@ Row = dict[str, Any]
 @where
 @click.pass_context
 def watch(ctx: click.Context, /, *, limit_s: float | None, as_json: bool) -> int:
-    """Show the app's errors, and the container's state, as they come, until Ctrl-C.
+    """Show the app's errors as they come, until Ctrl-C.
 
-    It looks once a second. Errors of one kind and message are one line; messages are redacted. Of the requests it shows
+    It asks once a second, and shows the container's state, too. Errors of one kind and message are one line; messages are redacted. Of the requests it shows
     the first, and those that failed. With --json each line is a JSON object. The exit code is 1 when --for ends before
     an error or a request came.
     """
