@@ -13,10 +13,9 @@ from sidecar import __version__
 from sidecar.app import build, build_action, build_messages, daemon
 from sidecar.config import shown
 from sidecar.config.load import load
-from sidecar.core.beats import Fleet
+from sidecar.core.claims import Fleet
 from sidecar.core.explain import words
-from sidecar.core.life.container import Container
-from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.container import Container, Snapshot
 from sidecar.core.types import Evidence, Latch, State
 from sidecar.server.agent_check import line
 from sidecar.telemetry import Observers

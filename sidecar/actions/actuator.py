@@ -13,9 +13,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from sidecar.actions.asked_file import ActionProgress, AskedFile
-from sidecar.core.life.container import Container
+from sidecar.core.life.container import Container, Record
 from sidecar.core.life.events import Moved
-from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Latch, State
 from sidecar.net.threads import in_thread
 

@@ -21,8 +21,7 @@ from sidecar.app import build_store
 from sidecar.config import addresses, kinds
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.error_minutes import ErrorMinutes
-from sidecar.controller.inbox import Inbox
-from sidecar.controller.incarnation_ids import IncarnationIds
+from sidecar.controller.inbox import Inbox, IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
 from sidecar.controller.membership import Membership, about
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from sidecar.config.settings import Config
     from sidecar.core.app_reports import Report
     from sidecar.core.fleet.members import About
-    from sidecar.core.life.snapshot import Snapshot
+    from sidecar.core.life.container import Snapshot
     from sidecar.store.budget import FleetBudget
 
 DISK_S: Final = 2.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sidecar import __version__
 from sidecar.config import addresses, redis_urls
 from sidecar.config.bound import bound
-from sidecar.core.life.delays import CHECK_JITTER
+from sidecar.core.types import CHECK_JITTER
 from sidecar.inputs import report_api
 from sidecar.inputs.datagram import Datagrams
 from sidecar.net.address_gate import AddressGate, parse_networks

@@ -19,7 +19,7 @@ from sidecar.app.build import DISK_S, Sidecar, build, metrics_of
 from sidecar.app.build_servers import listening
 from sidecar.app.run_lock import RunLock
 from sidecar.config import files
-from sidecar.core.life.triggers import StopRequested
+from sidecar.core.life.events import StopRequested
 from sidecar.core.types import State
 from sidecar.net.sockets import CannotListenError
 from sidecar.net.threads import DaemonThreads, in_thread

@@ -15,7 +15,7 @@ from sidecar.cli.fleet_table import hold_line, span
 from sidecar.cli.local_api import ALONE, OK, NoSidecarError, Reply, ask, refused
 from sidecar.cli.parameters import Command, author_option, json_option, person, tell
 from sidecar.cli.terminal import complain, plain
-from sidecar.core.life.delays import CHECK_JITTER
+from sidecar.core.types import CHECK_JITTER
 
 _INSTANCE: Final = click.option(
     "--instance",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sidecar.config import access_rules, addresses, redis_urls, webhook_template
 from sidecar.config.rollout import ENFORCE
-from sidecar.core.life.delays import JITTER, LIFETIME_JITTER
+from sidecar.core.types import CLAIM_JITTER, LIFETIME_JITTER
 from sidecar.runlock.durations import write
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _watching(c: Config) -> Iterator[str]:
             f"ARBITER_CHECK_INTERVAL: {write(interval_s)} is longer than ARBITER_ERROR_WINDOW={write(window_s)}: "
             "errors would be forgotten unseen"
         )
-    if c.culling.settle * (1 + JITTER) >= window_s:
+    if c.culling.settle * (1 + CLAIM_JITTER) >= window_s:
         yield (
             f"ARBITER_SETTLE: {write(c.culling.settle)}, and up to a quarter of it more, is not shorter than "
             f"ARBITER_ERROR_WINDOW={write(window_s)}: the errors would be forgotten before the claim"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sidecar.core.app_reports import ErrorReport, Report
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Presence
+from sidecar.core.claims import Fleet, Presence
 from sidecar.core.explain.samples import Samples
 from sidecar.core.life.container import Container
 from sidecar.core.life.detectors import judge
-from sidecar.core.life.triggers import ClearWindow
+from sidecar.core.life.events import ClearWindow
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.outlier import NO_BASELINE, Baseline, FleetUsual
 from sidecar.core.measure.weight import FULL, Weight, share_of_window, soft_drain
 from sidecar.core.types import Evidence, Judgement, Policy, Verdict
-from sidecar.core.values import replace
 
 
 class Assessment:

@@ -12,30 +12,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 from random import Random
 from typing import Final
 
 from sidecar.controller.assessment import Assessment
 from sidecar.controller.effects import CullHook, EffectRunner, TokenBudget
-from sidecar.controller.inbox import Inbox, LatchWritten, Message
-from sidecar.controller.incarnation_ids import IdStatus, IncarnationIds, incarnation_id
+from sidecar.controller.inbox import IdStatus, Inbox, IncarnationIds, LatchWritten, Message, incarnation_id
 from sidecar.controller.journal import Journal
 from sidecar.core.app_reports import ErrorReport, Report
 from sidecar.core.claims import REVIVED, RandomIdentity
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life import transitions
-from sidecar.core.life.container import Container, is_drained
-from sidecar.core.life.delays import CHECK_JITTER
-from sidecar.core.life.events import Culled
-from sidecar.core.life.retiring import due_at
-from sidecar.core.life.snapshot import Record, Snapshot
-from sidecar.core.life.triggers import (
+from sidecar.core.life.container import Container, Record, Snapshot, is_drained
+from sidecar.core.life.events import (
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
     ClaimAnswered,
     ClearWindow,
+    Culled,
     Effect,
     Judged,
     LeaseAnswered,
@@ -43,10 +40,10 @@ from sidecar.core.life.triggers import (
     SaveMemory,
     Trigger,
 )
+from sidecar.core.life.retiring import due_at
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import Weight
-from sidecar.core.types import Judgement, Policy, State, Verdict
-from sidecar.core.values import replace
+from sidecar.core.types import CHECK_JITTER, Judgement, Policy, State, Verdict
 
 _WELL: Final = (State.UP, State.RETIRING)
 RESTARTS_A_SECOND: Final = 10

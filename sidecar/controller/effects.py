@@ -16,8 +16,8 @@ from sidecar.controller.journal import Journal, Memory
 from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
-from sidecar.core.life.delays import JITTER, unknown_delay
-from sidecar.core.life.triggers import (
+from sidecar.core.life.culling import unknown_delay
+from sidecar.core.life.events import (
     ClaimAnswered,
     ClaimToken,
     ClearWindow,
@@ -27,7 +27,7 @@ from sidecar.core.life.triggers import (
     RequestLease,
     SaveMemory,
 )
-from sidecar.core.types import Latch, Policy
+from sidecar.core.types import CLAIM_JITTER, Latch, Policy
 
 CullHook = Callable[[Claim, str], Awaitable[str]]
 """``(claim, reason) -> output``: inspects the container before a cull, within a bounded time."""
@@ -210,7 +210,7 @@ class EffectRunner:
         for tries in range(MOST_RETURNS):
             if await self._returned(holder) is None:
                 return
-            await asyncio.sleep(unknown_delay(tries) * (1 + JITTER * self._jitter()))
+            await asyncio.sleep(unknown_delay(tries) * (1 + CLAIM_JITTER * self._jitter()))
         self._unreturned.pop(holder, None)
 
     async def _returned(self, holder: str) -> Unknown | None:

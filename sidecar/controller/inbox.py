@@ -6,10 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
-from sidecar.core.app_reports import Report
-from sidecar.core.life.triggers import Trigger
+from sidecar.core.app_reports import AppListening, ErrorReport, Report, Sample
+from sidecar.core.life.events import Trigger
 
 INBOX_LIMIT: Final = 10_000
 """Waiting reports at which the inbox is full: one request may bring 1,000 of them."""
@@ -77,3 +78,67 @@ class Inbox:
 
 def _size(message: Message) -> int:
     return len(message) if isinstance(message, tuple) else 1
+
+
+ENDED_IDS: Final = 16
+PAGE: Final = "page:"
+PORT: Final = "port:"
+"""Prefixes of ids that come from a metrics page or a port, so that they are never taken for ids of the app."""
+
+
+class IdStatus(Enum):
+    """Which incarnation an id belongs to."""
+
+    CURRENT = auto()
+    ENDED = auto()
+    NEW = auto()
+
+
+class IncarnationIds:
+    """The ids of the current incarnation by source, and the last ``ENDED_IDS`` that have ended."""
+
+    def __init__(self, first: str | None = None, *, socket: str = "") -> None:
+        self.current = {_source(first): first} if first else {}
+        if self.current and socket:
+            self.current.setdefault(PORT, f"{PORT}{socket}")
+        self.ended: deque[str] = deque(maxlen=ENDED_IDS)
+
+    def status(self, name: str) -> IdStatus:
+        """Which incarnation the id belongs to; the first id of a second source is one of the current incarnation."""
+        source = _source(name)
+        if self.current.get(source) == name:
+            return IdStatus.CURRENT
+        if name in self.ended:
+            return IdStatus.ENDED
+        if self.current and source not in self.current:
+            self.current[source] = name
+            return IdStatus.CURRENT
+        return IdStatus.NEW
+
+    @property
+    def socket(self) -> str:
+        """The socket of the current incarnation; empty if it is not known."""
+        return self.current.get(PORT, "").removeprefix(PORT)
+
+    @property
+    def is_recognisable(self) -> bool:
+        """Whether another sidecar can tell by the kernel's number of the socket whether the app was restarted."""
+        return self.socket.isdecimal()
+
+    def begin(self, name: str) -> None:
+        """Begin another incarnation, with its first id."""
+        self.ended.extend(self.current.values())
+        self.current = {_source(name): name}
+
+
+def incarnation_id(report: Report) -> str | None:
+    """The id of the incarnation that a report is about, if it has one."""
+    if isinstance(report, Sample):
+        return f"{PAGE}{report.app_start}" if report.app_start else None
+    if isinstance(report, AppListening):
+        return f"{PORT}{report.socket}"
+    return report.app_start if isinstance(report, ErrorReport) else None
+
+
+def _source(name: str) -> str:
+    return next((prefix for prefix in (PAGE, PORT) if name.startswith(prefix)), "")

@@ -20,7 +20,7 @@ from sidecar.controller.ledger_entries import EntryWriter
 from sidecar.core.claims import Unknown
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
-from sidecar.core.life.snapshot import Record
+from sidecar.core.life.container import Record
 from sidecar.core.types import Entry
 from sidecar.store.protocol import NOTED_S, SHARED_S
 

@@ -14,8 +14,7 @@ from math import ceil, inf
 from typing import Any, Final
 
 from sidecar.client.redaction import redacted
-from sidecar.core.beats import CauseTrial
-from sidecar.core.claims import Denied, Unknown
+from sidecar.core.claims import CauseTrial, Denied, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
@@ -30,9 +29,10 @@ from sidecar.core.fleet.fleet_events import (
     StoreAway,
     StoreBack,
 )
-from sidecar.core.life.container import CullOrder
+from sidecar.core.life.container import Record
 from sidecar.core.life.events import (
     Culled,
+    CullOrder,
     Event,
     NotHonoured,
     Recovered,
@@ -43,7 +43,6 @@ from sidecar.core.life.events import (
     TokenAnswered,
     WouldCull,
 )
-from sidecar.core.life.snapshot import Record
 from sidecar.core.types import DETAIL_LIMIT, Entry, Hold, State, Verdict
 
 ORDERED: Final = "ordered"

@@ -21,15 +21,13 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Final
 
-from sidecar.core.beats import Beat, Fleet
-from sidecar.core.claims import Presence, Unknown
+from sidecar.core.claims import Beat, Fleet, Presence, Unknown
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
 from sidecar.core.fleet.members import About
-from sidecar.core.life.container import Container
+from sidecar.core.life.container import Container, Snapshot
 from sidecar.core.life.detectors import RATIO_MIN_REQUESTS
-from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
+from sidecar.core.life.events import BeatAnswered, BeatUnanswered
 from sidecar.core.types import Evidence
 
 FIRST_AFTER_S: Final = 0.25

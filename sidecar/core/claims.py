@@ -1,6 +1,6 @@
-"""What a sidecar asks the store for, a token or a lease, and the answers.
+"""What a sidecar asks of the store and tells it (claims, requests for leases, beats), and the answers.
 
-Seconds are floats named ``*_s``.
+Seconds are floats named ``*_s``; instants are Unix seconds.
 """
 
 from __future__ import annotations
@@ -121,3 +121,95 @@ class RandomIdentity(NamedTuple):
 
 NO_IDENTITY: Final = RandomIdentity()
 """The identity of an incarnation that is never retired."""
+
+
+class Beat(NamedTuple):
+    """A sidecar's sign of life, and what the fleet needs to know about its container."""
+
+    instance: str
+    incarnation: str
+    presence: Presence
+    cause: str = "unknown"
+    """Of a suspect, or of a container that is down."""
+    claim_id: str = ""
+    """The token of a container that is down."""
+    first: bool = False
+    """The store has not answered a beat of this sidecar yet."""
+    lease: str = ""
+    """The holder of the lease of a container that is down for its retirement."""
+    about: str = ""
+    """The description of the container for people (``core.fleet.members.About``); empty: that of the last beat."""
+    errors: int = 0
+    """Server errors in the window now."""
+    ratio: int | None = None
+    """Failed requests per million, None if too few are known."""
+    refused: bool = False
+    """A suspect that was denied a token."""
+    identity: str = ""
+    """As in ``Claim``."""
+
+
+class CauseTrial(NamedTuple):
+    """The trial of culls for one cause: ``out`` of at most ``limit`` culls have no outcome yet.
+
+    ``paused_s``: seconds until the next cull for this cause, because the last one did not help; 0: not paused.
+    ``failures``: culls in a row that did not help. ``since``: Unix seconds at which the episode began in which the
+    limit was earned; 0: the cause has no episode now.
+    """
+
+    cause: str
+    limit: int
+    out: int
+    paused_s: float = 0.0
+    failures: int = 0
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The fleet, as the store's answer to a beat describes it."""
+
+    alive: int
+    """Containers that serve or start."""
+    suspect: int = 0
+    """Those of them that are suspect."""
+    down: int = 0
+    """Culled or retired containers that are not replaced yet."""
+    cause: str = ""
+    """The cause that most suspects share, if any."""
+    trials: tuple[CauseTrial, ...] = ()
+    """The causes with culls."""
+    settings: int = 1
+    """Number of different settings in force."""
+    losses: int = 0
+    """Number of data losses of the store."""
+    helped: int = 0
+    """Culls so far by outcome, as the next two."""
+    unhelped: int = 0
+    unclear: int = 0
+    hold: Hold | None = None
+    retiring: int = 0
+    """Leases in use."""
+    culls_by: tuple[tuple[str, str, int], ...] = ()
+    """Outcome, cause, and number of culls."""
+    used: int = 0
+    """Tokens in use."""
+    capacity: int = 0
+    """Tokens in all; 0: not known."""
+    median_errors: int | None = None
+    """Median of the members' errors in the window; None in a fleet of fewer than three, as the next one."""
+    median_ratio: float | None = None
+    """Median of the parts of their requests that failed, from 0 to 1."""
+    duplicate: bool = False
+    """Another container beats under the instance name of this one."""
+    tells_process: bool = True
+    """The store tells its process, so that its restart is noticed."""
+    lost_hold: Hold | None = None
+    """This sidecar saw it in force, and the store has lost it."""
+    draining: int = 0
+    """Of ``down``: containers that still drain, as far as their sidecars say."""
+
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """The causes for which culls are paused, because the last one did not help."""
+        return tuple(trial.cause for trial in self.trials if trial.paused_s > 0)

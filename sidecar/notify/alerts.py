@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Denied
+from sidecar.core.claims import Denied, Fleet
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord, CausePaused, FleetEvent, HoldBegan
+from sidecar.core.life.container import Record
 from sidecar.core.life.events import Event, NotHonoured, TokenAnswered
-from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Entry
 
 WORDS: Final = {

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from sidecar.core.claims import Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.fleet.members import Member, MemberList
-from sidecar.core.life.snapshot import Record
+from sidecar.core.life.container import Record
 from sidecar.core.types import Entry
 from sidecar.notify.alerts import ONCE_S, Alert, of_action, of_beat, of_step, redis_away
 from sidecar.notify.message import concerned, fields_of

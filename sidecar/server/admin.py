@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet import common_trait
 from sidecar.core.fleet.members import MemberList, fleet_json, hold_json, members_json

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
-from sidecar.core.life.container import Container
-from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.container import Container, Snapshot
 from sidecar.core.types import State
 from sidecar.server.public_answer import PublicAnswer
 

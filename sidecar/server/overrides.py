@@ -14,19 +14,20 @@ from typing import Any, Final, NamedTuple
 
 from sidecar.core.claims import Denied, Granted
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Container, CullOrder
+from sidecar.core.life.container import Container, Record
 from sidecar.core.life.events import (
+    CullOrder,
+    CullOrdered,
     Event,
     Moved,
     OrderIgnored,
     OrderTaken,
     Restarted,
     Revived,
+    ReviveOrdered,
     TokenAnswered,
     WouldCull,
 )
-from sidecar.core.life.snapshot import Record
-from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
 from sidecar.core.types import State
 from sidecar.net import web
 from sidecar.server import request_check, unknown_replies

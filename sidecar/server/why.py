@@ -17,13 +17,11 @@ from aiohttp import hdrs
 from sidecar.actions.actuator import ActionResult
 from sidecar.client.redaction import redacted
 from sidecar.config.rollout import SHADOW
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Denied, Granted, Unknown
+from sidecar.core.claims import Denied, Fleet, Granted, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, ErrorSample
 from sidecar.core.fleet import members as fleet_members
-from sidecar.core.life.container import Container
-from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.container import Container, Snapshot
 from sidecar.core.types import Entry, Hold, State
 from sidecar.net import web
 from sidecar.net.http_error import HttpError

@@ -12,8 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from sidecar.core.beats import Beat
-from sidecar.core.claims import Presence
+from sidecar.core.claims import Beat, Presence
 from sidecar.core.fleet.members import About
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_row

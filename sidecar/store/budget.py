@@ -14,9 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from sidecar.core import values
-from sidecar.core.beats import Beat, Fleet
-from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Unknown
+from sidecar.core.claims import Answer, Beat, Claim, Denied, Fleet, Granted, LeaseRequest, Unknown
 from sidecar.core.fleet import members
 from sidecar.core.fleet.decide import decide
 from sidecar.core.fleet.fleet_settings import FleetSettings
@@ -169,7 +167,7 @@ class FleetBudget:
         hold, lost_hold = fleet.hold or self.local_holds.in_force, self._own.holds.lost
         if hold is fleet.hold and lost_hold is None:
             return fleet
-        return values.replace(fleet, hold=hold, lost_hold=lost_hold)
+        return replace(fleet, hold=hold, lost_hold=lost_hold)
 
     @property
     def is_settled(self) -> bool:
@@ -215,7 +213,7 @@ class FleetBudget:
             present |= members.present(view, listing.members[begin : begin + FEW_MEMBERS])
             await asyncio.sleep(0)  # health answers go between
         member_list = members.member_list_of(view, listing, present, self._settings, most=MAX_MEMBERS)
-        fleet = values.replace(member_list.fleet, duplicate=self._own.is_duplicate, lost_hold=self._own.holds.lost)
+        fleet = replace(member_list.fleet, duplicate=self._own.is_duplicate, lost_hold=self._own.holds.lost)
         return member_list._replace(fleet=fleet)
 
     # -- the ledger ---------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.core.beats import Beat
+from sidecar.core.claims import Beat
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.view import Attend, Attended, BeatReply, MemberKey, member_incarnation, member_of
 from sidecar.core.types import US_PER_S

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from sidecar.core.beats import Beat
+from sidecar.core.claims import Beat
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, View
 from sidecar.core.types import Entry
 

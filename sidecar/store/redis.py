@@ -14,7 +14,7 @@ from itertools import chain
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sidecar.core.beats import Beat
+from sidecar.core.claims import Beat
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_row
 from sidecar.core.types import US_PER_S, Entry
 from sidecar.net.threads import in_thread

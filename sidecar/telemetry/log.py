@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.app_reports import Missed, Report
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Granted, Unknown
+from sidecar.core.claims import Fleet, Granted, Unknown
 from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
@@ -30,7 +29,7 @@ from sidecar.core.fleet.fleet_events import (
     StoreBack,
 )
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.life.container import Container
+from sidecar.core.life.container import Container, Record
 from sidecar.core.life.events import (
     Culled,
     Event,
@@ -47,7 +46,6 @@ from sidecar.core.life.events import (
     WouldCull,
     WouldRetire,
 )
-from sidecar.core.life.snapshot import Record
 
 SAMPLE_S: Final = 60.0
 

@@ -17,10 +17,10 @@ from prometheus_client.registry import Collector
 
 from sidecar import __version__
 from sidecar.core.app_reports import ErrorLevel, Missed, Report, Sample
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Granted, Unknown
+from sidecar.core.claims import CauseTrial, Fleet, Granted, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord
+from sidecar.core.life.container import Record, Snapshot
 from sidecar.core.life.events import (
     Checked,
     Culled,
@@ -34,7 +34,6 @@ from sidecar.core.life.events import (
     WouldCull,
     WouldRetire,
 )
-from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.types import State
 
 Counts = Mapping[str, int]

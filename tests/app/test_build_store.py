@@ -14,8 +14,7 @@ import pytest
 from harness.claims import beat, claim, down, lease, suspect
 from sidecar.app import build_store
 from sidecar.config.load import load
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Claim, Denied, Granted, Unknown
+from sidecar.core.claims import CauseTrial, Claim, Denied, Fleet, Granted, Unknown
 from sidecar.core.fleet.fleet_settings import FleetSettings, Share
 from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.types import Hold

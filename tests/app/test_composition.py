@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from harness.composition import EVERY_PART, Composed, Facts, composed, on_any_port
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.fleet.fleet_events import FleetWatch
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from harness.raw_http import Observed, RawConnection, post
 from sidecar.config.kinds import KIND
 from sidecar.config.selectors import parse_selectors
 from sidecar.core.app_reports import ErrorReport, Report, Results
-from sidecar.core.life.container import start
-from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.container import Snapshot, start
 from sidecar.core.types import Evidence, Policy
 from sidecar.inputs import report_api
 from sidecar.inputs.counter_increments import SeriesUse

@@ -20,8 +20,7 @@ from sidecar.config.rollout import ALONE
 from sidecar.controller import journal
 from sidecar.controller.ledger import Ledger
 from sidecar.core.app_reports import AppListening
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.types import State
 from sidecar.runlock import ConcurrencyLimit
 from sidecar.server import local_server

@@ -10,7 +10,7 @@ import pytest
 
 from sidecar.cli import fleet_table
 from sidecar.cli.fleet_table import DUPLICATE, GONE, SILENT, Row, head, hold_line, rows, span
-from sidecar.core.beats import CauseTrial, Fleet
+from sidecar.core.claims import CauseTrial, Fleet
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import fleet_json
 from sidecar.core.types import Hold

@@ -14,11 +14,9 @@ from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.inbox import INBOX_LIMIT, REPORTS_A_TURN, Inbox
 from sidecar.controller.journal import Memory
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Results
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Granted, Unknown
-from sidecar.core.life.events import Checked
-from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.life.triggers import StopRequested
+from sidecar.core.claims import Fleet, Granted, Unknown
+from sidecar.core.life.container import Snapshot
+from sidecar.core.life.events import Checked, StopRequested
 from sidecar.core.measure.measurements import RESULTS_KEPT_S
 from sidecar.core.types import Latch, State
 

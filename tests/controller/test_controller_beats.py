@@ -15,8 +15,7 @@ from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, RETURN_BEATS, Membership
 from sidecar.core.app_reports import ErrorReport
-from sidecar.core.beats import Beat, Fleet
-from sidecar.core.claims import Granted, Presence, Unknown
+from sidecar.core.claims import Beat, Fleet, Granted, Presence, Unknown
 from sidecar.core.types import Policy, State
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sidecar.core.types import State
 
 if TYPE_CHECKING:
     from sidecar.controller.journal import Memory
-    from sidecar.core.life.snapshot import Record
+    from sidecar.core.life.container import Record
 
 GRANTED = Granted(1, 10)
 NO_SETTLE = replace(POLICY, settle_s=0.0)

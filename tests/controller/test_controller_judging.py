@@ -9,7 +9,7 @@ import pytest
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
 from sidecar.core.app_reports import ErrorReport, Heartbeat, Missed, Report, Results
-from sidecar.core.beats import Fleet
+from sidecar.core.claims import Fleet
 from sidecar.core.types import Policy, State
 
 NO_SETTLE = replace(POLICY, settle_s=0.0)

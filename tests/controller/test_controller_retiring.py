@@ -14,7 +14,7 @@ from sidecar.controller.journal import Memory
 from sidecar.core.app_reports import ErrorReport, Results
 from sidecar.core.claims import Granted, LeaseRequest, RandomIdentity, Unknown
 from sidecar.core.life.container import start
-from sidecar.core.life.triggers import ReviveOrdered
+from sidecar.core.life.events import ReviveOrdered
 from sidecar.core.types import Latch, Policy, State
 
 GRANTED = Granted(1, 1)

@@ -7,9 +7,8 @@ from dataclasses import replace
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.app_reports import ErrorReport, Report, Results
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Granted
-from sidecar.core.life.triggers import BeatUnanswered
+from sidecar.core.claims import Fleet, Granted
+from sidecar.core.life.events import BeatUnanswered
 from sidecar.core.types import Policy, State
 
 NEVER = replace(POLICY, error_ratio=0.0, error_limit=0)

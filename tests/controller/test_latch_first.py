@@ -15,7 +15,7 @@ from sidecar.core.types import Policy, State
 
 if TYPE_CHECKING:
     from sidecar.controller.journal import Memory
-    from sidecar.core.life.snapshot import Snapshot
+    from sidecar.core.life.container import Snapshot
 
 WAIT_S = 0.25
 OUT_OF_BALANCE = frozenset({State.DRAINING, State.DOWN})

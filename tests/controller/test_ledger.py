@@ -27,8 +27,7 @@ from sidecar.controller.ledger import (
     SETTLED_S,
     Ledger,
 )
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import Entry

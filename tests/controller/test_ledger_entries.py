@@ -25,8 +25,7 @@ from harness.containers import (
 )
 from sidecar.controller.ledger_entries import EntryWriter
 from sidecar.core.app_reports import ErrorLevel
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Denied, Granted, Unknown
+from sidecar.core.claims import CauseTrial, Denied, Fleet, Granted, Unknown
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.fleet_events import (
@@ -44,9 +43,21 @@ from sidecar.core.fleet.fleet_events import (
     StoreBack,
 )
 from sidecar.core.life import transitions
-from sidecar.core.life.events import Culled, Event, Moved, NotHonoured, Restarted, Retired, Revived, TokenAnswered
-from sidecar.core.life.snapshot import Record
-from sidecar.core.life.triggers import AppRestarted, CullOrdered, ReviveOrdered, Trigger
+from sidecar.core.life.container import Record
+from sidecar.core.life.events import (
+    AppRestarted,
+    Culled,
+    CullOrdered,
+    Event,
+    Moved,
+    NotHonoured,
+    Restarted,
+    Retired,
+    Revived,
+    ReviveOrdered,
+    TokenAnswered,
+    Trigger,
+)
 from sidecar.core.types import DETAIL_LIMIT, ENTRY_WORDS, Entry, Evidence, Hold, Policy, State
 
 

@@ -22,14 +22,12 @@ from sidecar.controller.membership import (
     Membership,
     about,
 )
-from sidecar.core.beats import Beat, Fleet
-from sidecar.core.claims import Presence, Unknown
+from sidecar.core.claims import Beat, Fleet, Presence, Unknown
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.fleet.members import About
-from sidecar.core.life.container import Container, start
-from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.life.triggers import BeatAnswered, BeatUnanswered
+from sidecar.core.life.container import Container, Snapshot, start
+from sidecar.core.life.events import BeatAnswered, BeatUnanswered
 from sidecar.core.types import Evidence, Latch, State
 
 INTERVAL_S = 10.0

@@ -20,8 +20,7 @@ from harness.sidecar import AT_ONCE
 from harness.waiting import wait_for
 from sidecar.app import build_store
 from sidecar.config.load import load
-from sidecar.core.beats import Beat
-from sidecar.core.claims import Presence, Unknown
+from sidecar.core.claims import Beat, Presence, Unknown
 from sidecar.core.fleet.members import About
 from sidecar.core.types import Entry, State
 

@@ -23,9 +23,8 @@ from sidecar.controller.membership import Membership
 from sidecar.core.app_reports import ErrorReport, Report
 from sidecar.core.claims import RandomIdentity
 from sidecar.core.fleet.fleet_events import BeatRecord
-from sidecar.core.life.container import Container, start
-from sidecar.core.life.snapshot import Record, Snapshot
-from sidecar.core.life.triggers import StopRequested
+from sidecar.core.life.container import Container, Record, Snapshot, start
+from sidecar.core.life.events import StopRequested
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FULL, Weight
 from sidecar.core.types import US_PER_S

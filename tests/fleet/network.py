@@ -9,8 +9,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from fleet.loop import FleetLoop
-from sidecar.core.beats import Beat, Fleet
-from sidecar.core.claims import Answer, Claim, Granted, LeaseRequest, Unknown
+from sidecar.core.claims import Answer, Beat, Claim, Fleet, Granted, LeaseRequest, Unknown
 from sidecar.store.budget import FleetBudget
 
 T = TypeVar("T")

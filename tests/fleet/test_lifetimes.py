@@ -11,7 +11,7 @@ from fleet.incidents import Held, Kills, Outage, Poison
 from fleet.outcome import Outcome
 from fleet.rules import OURS, REPLACE_S, aging
 from fleet.scenarios import HOUR_S, play, restarting
-from sidecar.core.life.delays import LIFETIME_JITTER as JITTER
+from sidecar.core.types import LIFETIME_JITTER as JITTER
 from sidecar.core.types import State
 
 ON_THE_WAY_S = 0.02

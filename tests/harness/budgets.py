@@ -7,8 +7,7 @@ from random import Random
 
 from harness.claims import WINDOW_ONLY, S
 from harness.server_group import Server
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.fleet.members import MemberList
 from sidecar.store.budget import FleetBudget
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sidecar.core.beats import Beat
-from sidecar.core.claims import Claim, LeaseRequest, Presence
+from sidecar.core.claims import Beat, Claim, LeaseRequest, Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.types import US_PER_S
 

@@ -6,12 +6,10 @@ from dataclasses import replace
 from typing import get_args
 
 from sidecar.core.app_reports import Load
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import NO_IDENTITY, Answer, Denied, Granted, RandomIdentity, Unknown
+from sidecar.core.claims import NO_IDENTITY, Answer, Denied, Fleet, Granted, RandomIdentity, Unknown
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, start
-from sidecar.core.life.transitions import TRANSITIONS
-from sidecar.core.life.triggers import (
+from sidecar.core.life.events import (
     BeatAnswered,
     ClaimAnswered,
     ClaimToken,
@@ -24,6 +22,7 @@ from sidecar.core.life.triggers import (
     ReviveOrdered,
     Trigger,
 )
+from sidecar.core.life.transitions import TRANSITIONS
 from sidecar.core.types import Judgement, Latch, Policy, Reason, State, Verdict
 
 STARTING, UP, SUSPECT, RETIRING = State.STARTING, State.UP, State.SUSPECT, State.RETIRING

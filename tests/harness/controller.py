@@ -15,11 +15,9 @@ from harness.virtual_time import VirtualLoop, settle
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Report
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import NO_IDENTITY, Answer, Claim, LeaseRequest, Presence, RandomIdentity, Unknown
+from sidecar.core.claims import NO_IDENTITY, Answer, Claim, Fleet, LeaseRequest, Presence, RandomIdentity, Unknown
 from sidecar.core.life.container import start
-from sidecar.core.life.events import Checked, Event, Moved
-from sidecar.core.life.triggers import BeatAnswered
+from sidecar.core.life.events import BeatAnswered, Checked, Event, Moved
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import Weight
 from sidecar.core.types import Latch, Policy, State
@@ -29,8 +27,7 @@ if TYPE_CHECKING:
 
     from sidecar.controller.effects import CullHook
     from sidecar.controller.inbox import Inbox
-    from sidecar.core.life.container import Container
-    from sidecar.core.life.snapshot import Record, Snapshot
+    from sidecar.core.life.container import Container, Record, Snapshot
 
 WALL_S = 1_700_000_000.0
 POLICY = Policy(error_limit=5, check_interval_s=10.0, settle_s=3.0, drain_s=10.0)

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from harness.memory_store import MemoryStore
-from sidecar.core.beats import Beat
+from sidecar.core.claims import Beat
 from sidecar.core.fleet.view import BeatReply, Edits, View
 from sidecar.core.types import US_PER_S
 from sidecar.store.protocol import StoreError

@@ -13,8 +13,7 @@ from harness.fleet_judge import BrokenPromiseError, Down, Judge
 from harness.fleet_servers import START_US, Chance, Clock, Fate, Line, Server, Time, Weather
 from harness.memory_store import MemoryStore
 from harness.step_loop import StepLoop
-from sidecar.core.beats import Beat, Fleet
-from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Presence, Unknown
+from sidecar.core.claims import Answer, Beat, Claim, Denied, Fleet, Granted, LeaseRequest, Presence, Unknown
 from sidecar.core.fleet.records import Cull
 from sidecar.core.types import US_PER_S, Entry, Hold
 from sidecar.store.budget import FleetBudget

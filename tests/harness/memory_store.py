@@ -12,8 +12,7 @@ from dataclasses import replace
 from math import inf
 from typing import TypeVar
 
-from sidecar.core.beats import Beat
-from sidecar.core.claims import Presence
+from sidecar.core.claims import Beat, Presence
 from sidecar.core.fleet.view import (
     AHEAD_US,
     BeatReply,

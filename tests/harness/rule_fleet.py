@@ -12,8 +12,7 @@ from random import Random
 from typing import Any
 
 from harness.memory_store import MemoryStore
-from sidecar.core.beats import Beat, Fleet
-from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Presence
+from sidecar.core.claims import Answer, Beat, Claim, Denied, Fleet, Granted, LeaseRequest, Presence
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState

@@ -11,8 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from harness.claims import WINDOW_ONLY, S
 from harness.memory_store import MemoryStore
-from sidecar.core.beats import Beat
-from sidecar.core.claims import Answer, Denied, Unknown
+from sidecar.core.claims import Answer, Beat, Denied, Unknown
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.view import BeatReply, Edits, View
 from sidecar.store.budget import Counter as ArticleCounter

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar.core.beats import Beat
-from sidecar.core.claims import Presence
+from sidecar.core.claims import Beat, Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, HoldRow
 from sidecar.core.fleet.view import Edits

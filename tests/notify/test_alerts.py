@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from harness.containers import begun
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Denied, Granted, Unknown
+from sidecar.core.claims import CauseTrial, Denied, Fleet, Granted, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
+from sidecar.core.life.container import Record
 from sidecar.core.life.events import NotHonoured, TokenAnswered
-from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Entry, Evidence, Hold
 from sidecar.notify.alerts import Alert, of_action, of_beat, of_step
 

@@ -12,8 +12,7 @@ import pytest
 
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.config.settings import IdentityConfig, NotifyConfig
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Presence, Unknown
+from sidecar.core.claims import CauseTrial, Fleet, Presence, Unknown
 from sidecar.core.fleet.fleet_events import FleetWatch
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.types import Entry

@@ -10,8 +10,7 @@ import pytest
 from harness.budgets import StubBudget
 from harness.local_http import serving
 from harness.raw_http import Answer, Observed, RawConnection, get, post
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Presence
+from sidecar.core.claims import CauseTrial, Fleet, Presence
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.types import Entry, Hold, State

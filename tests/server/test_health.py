@@ -13,9 +13,8 @@ from harness.public_door import connect, public_door
 from harness.raw_http import Observed, get
 from sidecar.core.claims import Granted
 from sidecar.core.life import transitions
-from sidecar.core.life.container import start
-from sidecar.core.life.snapshot import Snapshot
-from sidecar.core.life.triggers import StopRequested
+from sidecar.core.life.container import Snapshot, start
+from sidecar.core.life.events import StopRequested
 from sidecar.core.types import Evidence, Latch, Policy, State
 from sidecar.server import health
 from sidecar.server.public_pages import public_pages

@@ -17,8 +17,7 @@ from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
 from sidecar.config.settings import BudgetConfig, JudgingConfig
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Presence
+from sidecar.core.claims import Fleet, Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.fleet.view import Listing, View

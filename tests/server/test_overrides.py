@@ -14,9 +14,8 @@ from harness.waiting import eventually
 from sidecar.core.claims import Answer as Reply
 from sidecar.core.claims import Denied, Granted, Unknown
 from sidecar.core.life import transitions
-from sidecar.core.life.container import Container, start
-from sidecar.core.life.snapshot import Record
-from sidecar.core.life.triggers import (
+from sidecar.core.life.container import Container, Record, start
+from sidecar.core.life.events import (
     AppRestarted,
     ClaimAnswered,
     ClaimToken,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from sidecar.core.life.container import start
-from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.container import Snapshot, start
 from sidecar.core.types import Evidence, Policy, State
 from sidecar.net.http_error import HttpError
 from sidecar.server.health import Health

@@ -8,8 +8,8 @@ import pytest
 
 from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.explain import words
-from sidecar.core.life.container import Container, CullOrder, start
-from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.container import Container, Snapshot, start
+from sidecar.core.life.events import CullOrder
 from sidecar.core.types import Evidence, Hold, Judgement, Latch, Policy, Reason, State, Verdict
 from sidecar.server.remedies import Outlook, remedies
 

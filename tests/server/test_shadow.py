@@ -13,10 +13,9 @@ from harness.controller import ControllerRig
 from harness.raw_http import RawConnection
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.app_reports import ErrorReport, Results
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Denied, Granted, Unknown
-from sidecar.core.life.container import Container, CullOrder
-from sidecar.core.life.triggers import CullOrdered
+from sidecar.core.claims import Denied, Fleet, Granted, Unknown
+from sidecar.core.life.container import Container
+from sidecar.core.life.events import CullOrder, CullOrdered
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import Hold, Judgement, Latch, Policy, Reason, State, Verdict
 from sidecar.server import health
@@ -25,7 +24,7 @@ from sidecar.server.agent_check import AgentCheck
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sidecar.core.life.snapshot import Snapshot
+    from sidecar.core.life.container import Snapshot
 
 Shown = dict[str, object]
 """Path or listener -> everything that an answer has, without its date."""

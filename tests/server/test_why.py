@@ -13,11 +13,10 @@ from aiohttp.test_utils import make_mocked_request
 
 from sidecar.actions.actuator import ActionResult
 from sidecar.core.app_reports import ErrorLevel
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Answer, Denied, Granted, Unknown
+from sidecar.core.claims import Answer, CauseTrial, Denied, Fleet, Granted, Unknown
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
-from sidecar.core.life.container import Container, CullOrder, start
-from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.container import Container, Snapshot, start
+from sidecar.core.life.events import CullOrder
 from sidecar.core.types import Entry, Evidence, Hold, Judgement, Latch, Policy, Reason, State, Verdict
 from sidecar.net.web import HttpError
 from sidecar.server import health

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from harness.memory_store import MemoryStore
 from harness.stores import CULL, EXPIRY_US, S, beat, commit, look, send_beat, suspect
-from sidecar.core.beats import Beat
-from sidecar.core.claims import Presence
+from sidecar.core.claims import Beat, Presence
 from sidecar.store.alone import AloneStore
 from sidecar.store.protocol import MAX_CAUSES, OTHER
 from store.conftest import Clock, assert_stores_agree

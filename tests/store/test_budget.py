@@ -12,8 +12,7 @@ import pytest
 from harness.claims import WINDOW_ONLY, S, beat, claim, down, lease, suspect
 from harness.server_group import START_US, Lost, ServerGroup, outcome, outcomes
 from harness.virtual_time import in_virtual_time
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Denied, Granted, Presence, Unknown
+from sidecar.core.claims import Denied, Fleet, Granted, Presence, Unknown
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.fleet.view import Edits
 from sidecar.core.types import Entry, Hold

@@ -8,8 +8,7 @@ import pytest
 
 from harness.claims import S, beat, claim, lease
 from harness.server_group import START_US, ServerGroup, outcome
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Denied, Unknown
+from sidecar.core.claims import Denied, Fleet, Unknown
 from sidecar.core.fleet.view import BeatReply
 from sidecar.core.types import Hold
 from sidecar.store.own_holds import SeenHolds

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time
 from sidecar.core.app_reports import Missed
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Denied, Granted, Unknown
+from sidecar.core.claims import CauseTrial, Denied, Fleet, Granted, Unknown
 from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
     BeatRecord,
@@ -40,8 +39,9 @@ from sidecar.core.fleet.fleet_events import (
 )
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.life.container import start
+from sidecar.core.life.container import Record, start
 from sidecar.core.life.events import (
+    CullOrdered,
     Event,
     Moved,
     OrderTaken,
@@ -50,13 +50,12 @@ from sidecar.core.life.events import (
     Retired,
     RetirementAnswered,
     Revived,
+    ReviveOrdered,
     TokenAnswered,
     WentDown,
     WouldCull,
     WouldRetire,
 )
-from sidecar.core.life.snapshot import Record
-from sidecar.core.life.triggers import CullOrdered, ReviveOrdered
 from sidecar.core.types import Evidence, Hold, State
 from sidecar.telemetry.log import Log, logger
 from sidecar.telemetry.log_output import QUEUE_LIMIT, as_console, as_json, logging_to

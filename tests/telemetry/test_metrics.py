@@ -14,10 +14,9 @@ from prometheus_client.core import Metric
 from harness.binaries import require
 from harness.controller import POLICY
 from sidecar.core.app_reports import Load, Missed, Report, Sample
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Answer, Denied, Granted, Unknown
+from sidecar.core.claims import Answer, CauseTrial, Denied, Fleet, Granted, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord
-from sidecar.core.life.container import Container, start
+from sidecar.core.life.container import Container, Record, Snapshot, start
 from sidecar.core.life.events import (
     Checked,
     Culled,
@@ -27,12 +26,11 @@ from sidecar.core.life.events import (
     Retired,
     RetirementAnswered,
     Revived,
+    ReviveOrdered,
     TokenAnswered,
     WouldCull,
     WouldRetire,
 )
-from sidecar.core.life.snapshot import Record, Snapshot
-from sidecar.core.life.triggers import ReviveOrdered
 from sidecar.core.types import Evidence, Hold, Judgement, State, Verdict
 from sidecar.telemetry.metrics import Metrics, of_container, of_controller, of_datagrams, of_fleet, of_ledger
 

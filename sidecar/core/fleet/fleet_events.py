@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import CauseTrial, Fleet, Unknown
 from sidecar.core.types import Hold
 
 

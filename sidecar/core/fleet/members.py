@@ -12,13 +12,11 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Presence
+from sidecar.core.claims import Fleet, Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.summary import fleet_of
 from sidecar.core.fleet.view import BeatReply, Listing, View
-from sidecar.core.types import US_PER_S, Hold, State
-from sidecar.core.values import by_name
+from sidecar.core.types import US_PER_S, Hold, State, by_name
 
 _LONGEST_INCARNATION: Final = 120
 _LONGEST_VERSION: Final = 50

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from sidecar.core.beats import Beat
-from sidecar.core.claims import MANUAL, NAMELESS, REVIVED, Presence
+from sidecar.core.claims import MANUAL, NAMELESS, REVIVED, Beat, Presence
 from sidecar.core.fleet import slots, trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.fleet_settings import OFF

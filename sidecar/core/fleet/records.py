@@ -14,8 +14,7 @@ from enum import StrEnum
 from functools import cache, lru_cache
 from typing import ClassVar, Final, Self, TypeVar, cast
 
-from sidecar.core.types import US_PER_S, Hold
-from sidecar.core.values import by_name
+from sidecar.core.types import US_PER_S, Hold, by_name
 
 FORMAT: Final = 1
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from sidecar.core.beats import Beat, CauseTrial, Fleet
-from sidecar.core.claims import Presence
+from sidecar.core.claims import Beat, CauseTrial, Fleet, Presence
 from sidecar.core.fleet import data_loss, trial
 from sidecar.core.fleet.decide import SEVERAL_EVERY_US
 from sidecar.core.fleet.draft import common_cause

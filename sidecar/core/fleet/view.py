@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from sidecar.core.beats import Beat
-from sidecar.core.claims import Claim, LeaseRequest, Presence
+from sidecar.core.claims import Beat, Claim, LeaseRequest, Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.types import US_PER_S, Entry

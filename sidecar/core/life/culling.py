@@ -10,38 +10,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sidecar.core.claims import MANUAL, Answer, Denied, Granted, Presence, Unknown
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Container, CullOrder, enter, is_drained, not_needed, out_of_balance, unused
-from sidecar.core.life.delays import spread, unknown_delay
+from sidecar.core.life.container import Container, Step, enter, is_drained, not_needed, out_of_balance, unused
 from sidecar.core.life.events import (
-    Culled,
-    Event,
-    Moved,
-    OrderIgnored,
-    OrderTaken,
-    Recovered,
-    Step,
-    Suspected,
-    TokenAnswered,
-    WentDown,
-    WouldCull,
-)
-from sidecar.core.life.triggers import (
     BeatAnswered,
     BeatUnanswered,
     ClaimAnswered,
     ClaimToken,
     ClearWindow,
+    Culled,
+    CullOrder,
     CullOrdered,
+    Event,
     GiveBack,
     Judged,
+    Moved,
+    OrderIgnored,
+    OrderTaken,
+    Recovered,
     SaveMemory,
+    Suspected,
+    TokenAnswered,
+    WentDown,
+    WouldCull,
 )
-from sidecar.core.types import Judgement, Latch, Policy, State
-from sidecar.core.values import replace
+from sidecar.core.types import CLAIM_JITTER, Judgement, Latch, Policy, State, Verdict
+
+UNKNOWN_FIRST_S: Final = 1.0
+UNKNOWN_CAP_S: Final = 30.0
+HONOUR_S: Final = 300.0
+HONOUR_DRAINS: Final = 3
 
 LEASE_WAIT_S: Final = 0.25
 """Interval at which a container that wants to claim checks for the answer to its request for a lease."""
@@ -245,3 +247,27 @@ def drain(container: Container, trigger: Judged, now: float, _policy: Policy) ->
         return Step(container)
     down = WentDown(was=container.state, state=State.DOWN)
     return Step(enter(container, State.DOWN, now, due=container.lease_ends), events=(down,))
+
+
+# -- delays; jitter is an argument -------------------------------------------------------------------------------
+
+
+def honour_s(drain_s: float) -> float:
+    """Seconds after which a cull is not honoured, if the container is still there."""
+    return max(HONOUR_S, HONOUR_DRAINS * drain_s)
+
+
+def unknown_delay(unknowns: int) -> float:
+    """Seconds to wait after the ``unknowns + 1``-th unclear answer in a row, before jitter."""
+    return float(min(UNKNOWN_CAP_S, UNKNOWN_FIRST_S * 2 ** min(unknowns, 10)))
+
+
+def spread(delay: float, jitter: float, verdict: Verdict | None) -> float:
+    """Lengthen a delay by a random part that grows with health, so that the sickest container mostly claims first."""
+    return delay * (1 + CLAIM_JITTER * jitter * _health(verdict))
+
+
+def _health(verdict: Verdict | None) -> float:
+    """The limit divided by the worst value: 1 at the limit, near 0 far beyond it."""
+    reasons = verdict.reasons if verdict else ()
+    return min((reason.limit / reason.value for reason in reasons if reason.value > reason.limit > 0), default=1.0)

@@ -7,26 +7,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sidecar.core.app_reports import Load
 from sidecar.core.claims import Granted
 from sidecar.core.explain import reasons
 from sidecar.core.life import culling
-from sidecar.core.life.container import Container, enter, not_needed, out_of_balance, unused
-from sidecar.core.life.delays import LIFETIME_JITTER, honour_s
-from sidecar.core.life.events import Moved, NotHonoured, Retired, RetirementAnswered, Revived, Step, WouldRetire
-from sidecar.core.life.triggers import (
+from sidecar.core.life.container import Container, Step, enter, not_needed, out_of_balance, unused
+from sidecar.core.life.culling import honour_s
+from sidecar.core.life.events import (
     ClearWindow,
     GiveBack,
     Judged,
     LeaseAnswered,
+    Moved,
+    NotHonoured,
     RequestLease,
+    Retired,
+    RetirementAnswered,
+    Revived,
     ReviveOrdered,
     SaveMemory,
+    WouldRetire,
 )
-from sidecar.core.types import Latch, Policy, State
-from sidecar.core.values import replace
+from sidecar.core.types import LIFETIME_JITTER, Latch, Policy, State
 
 LOAD_KEPT_S: Final = 60.0
 """How long the last reported load counts. An app that has reported none for longer counts as idle."""

@@ -17,28 +17,31 @@ The moves to a cull are in ``culling``, those to a retirement in ``retiring``, t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from sidecar.core.life import culling, retiring
-from sidecar.core.life.container import Container, enter, start, unused
-from sidecar.core.life.events import Checked, Moved, OrderIgnored, Restarted, Step
-from sidecar.core.life.triggers import (
+from sidecar.core.life.container import Container, Step, enter, start, unused
+from sidecar.core.life.events import (
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
+    Checked,
     ClaimAnswered,
     ClearWindow,
     CullOrdered,
     GiveBack,
     Judged,
     LeaseAnswered,
+    Moved,
+    OrderIgnored,
+    Restarted,
     ReviveOrdered,
     SaveMemory,
     StopRequested,
     Trigger,
 )
 from sidecar.core.types import Policy, State
-from sidecar.core.values import replace
 
 Move = Callable[..., Step]
 """``(container, trigger, now, policy) -> step``; each move takes the triggers that the table pairs it with."""

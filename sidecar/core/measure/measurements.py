@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 from sidecar.client.success_rate import SuccessHistory
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Load, Missed, Report, Results, Sample
 from sidecar.core.measure.outlier import OwnUsual
-from sidecar.core.measure.results import RequestResults
-from sidecar.core.measure.window import RollingCounts
+from sidecar.core.measure.window import RequestResults, RollingCounts
 from sidecar.core.types import Evidence
 
 IGNORED: Final = "ignored"

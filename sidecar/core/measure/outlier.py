@@ -12,14 +12,13 @@ This module must not know where errors are counted, or where the medians come fr
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, exp, log
 from typing import Final, NamedTuple
 
-from sidecar.core.beats import Fleet
+from sidecar.core.claims import Fleet
 from sidecar.core.measure.noise import quantile
 from sidecar.core.types import Evidence, Policy
-from sidecar.core.values import replace
 
 LEAST_RATIO: Final = 0.01
 """Errors that are failed requests are too many only from this part of the requests on."""

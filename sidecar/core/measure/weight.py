@@ -14,14 +14,12 @@ This module must not know where requests come from, nor which balancer reads the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
 
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Presence
+from sidecar.core.claims import Fleet, Presence
 from sidecar.core.types import Policy
-from sidecar.core.values import replace
 
 FULL: Final = 100
 FLOOR: Final = 10

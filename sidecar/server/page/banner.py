@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.common_trait import CommonTrait, Traits, common_trait
 from sidecar.core.types import Entry, Hold, State

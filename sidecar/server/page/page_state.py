@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar.config import shares
 from sidecar.config.bound import bound
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.members import About, MemberList, fleet_json, hold_json
 from sidecar.core.types import Entry, Hold

@@ -8,8 +8,7 @@ import pytest
 
 from sidecar.cli.doctor import redis_findings
 from sidecar.cli.doctor.findings import Finding, FindingLevel
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Presence, Unknown
+from sidecar.core.claims import Fleet, Presence, Unknown
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import Member, MemberList
 

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.rule_fleet import TERMS, RuleFleet, fleet_of_size, names, word
-from sidecar.core.beats import Beat
-from sidecar.core.claims import MANUAL, Claim, Denied, Granted, LeaseRequest, Presence
+from sidecar.core.claims import MANUAL, Beat, Claim, Denied, Granted, LeaseRequest, Presence
 from sidecar.core.fleet.decide import MOST_DUPLICATES, decide
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial

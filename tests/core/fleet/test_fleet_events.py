@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import CauseTrial, Fleet, Unknown
 from sidecar.core.fleet.fleet_events import (
     CausePaused,
     DataLost,

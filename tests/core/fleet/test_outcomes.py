@@ -8,8 +8,7 @@ import pytest
 
 from harness.rule_fleet import START_US as NOW
 from harness.rule_fleet import TERMS, RuleFleet, draft_of, fleet_of_size, names, word
-from sidecar.core.beats import Beat
-from sidecar.core.claims import MANUAL, REVIVED, Granted, Presence
+from sidecar.core.claims import MANUAL, REVIVED, Beat, Granted, Presence
 from sidecar.core.fleet import outcomes
 from sidecar.core.fleet.records import Cull
 from sidecar.core.fleet.view import View

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.rule_fleet import START_US, TERMS
-from sidecar.core.beats import Beat, CauseTrial
-from sidecar.core.claims import Presence
+from sidecar.core.claims import Beat, CauseTrial, Presence
 from sidecar.core.fleet.records import Epoch, FleetState, HoldRow, Trial
 from sidecar.core.fleet.summary import fleet_of, is_due
 from sidecar.core.fleet.view import BeatReply, Known

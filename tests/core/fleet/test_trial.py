@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.rule_fleet import START_US, TERMS, RuleFleet, draft_of, fleet_of_size, names, word
-from sidecar.core.beats import CauseTrial
-from sidecar.core.claims import MANUAL, Presence
+from sidecar.core.claims import MANUAL, CauseTrial, Presence
 from sidecar.core.fleet import gates, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft
 from sidecar.core.fleet.gates import GateRefusal

@@ -33,8 +33,8 @@ from harness.containers import (
 )
 from sidecar.core.claims import Answer
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Container, CullOrder, resume
-from sidecar.core.life.triggers import ClaimToken, ClearWindow, GiveBack, Judged, SaveMemory, Trigger
+from sidecar.core.life.container import Container, resume
+from sidecar.core.life.events import ClaimToken, ClearWindow, CullOrder, GiveBack, Judged, SaveMemory, Trigger
 from sidecar.core.types import Latch, Policy, State
 
 Row = tuple[float, Trigger | Answer, State | type[ClaimToken]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.life.delays import honour_s, unknown_delay
+from sidecar.core.life.culling import honour_s, unknown_delay
 
 
 @pytest.mark.parametrize(("unknowns", "delay_s"), [(0, 1), (1, 2), (4, 16), (5, 30), (10_000, 30)])

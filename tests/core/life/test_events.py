@@ -33,8 +33,9 @@ from harness.containers import (
 )
 from sidecar.core.life import events
 from sidecar.core.life.container import Container, resume
-from sidecar.core.life.delays import HONOUR_S
+from sidecar.core.life.culling import HONOUR_S
 from sidecar.core.life.events import (
+    AppRestarted,
     Checked,
     Culled,
     Event,
@@ -47,14 +48,15 @@ from sidecar.core.life.events import (
     Retired,
     RetirementAnswered,
     Revived,
+    StopRequested,
     Suspected,
     TokenAnswered,
+    Trigger,
     WentDown,
     WouldCull,
     WouldRetire,
 )
 from sidecar.core.life.transitions import step
-from sidecar.core.life.triggers import AppRestarted, StopRequested, Trigger
 from sidecar.core.types import Policy, State
 
 SHADOW, SHADOW_AGING = replace(POLICY, enforce=False), replace(AGING, enforce=False)

@@ -34,7 +34,7 @@ from harness.containers import (
 )
 from sidecar.core.claims import NO_IDENTITY, Answer, Denied, RandomIdentity
 from sidecar.core.life.container import Container, resume
-from sidecar.core.life.triggers import (
+from sidecar.core.life.events import (
     AppRestarted,
     ClaimToken,
     ClearWindow,

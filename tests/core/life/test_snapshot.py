@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.containers import DOWN, LATCH, UP, begun
-from sidecar.core.life.snapshot import Snapshot
+from sidecar.core.life.container import Snapshot
 from sidecar.core.types import Evidence
 
 

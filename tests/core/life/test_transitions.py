@@ -41,19 +41,17 @@ from harness.containers import (
     step,
     step_and_beat,
 )
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import MANUAL, Answer, Denied, Presence
+from sidecar.core.claims import MANUAL, Answer, Denied, Fleet, Presence
 from sidecar.core.life import transitions
-from sidecar.core.life.container import Container, CullOrder, resume, start
-from sidecar.core.life.events import TokenAnswered
-from sidecar.core.life.transitions import TRANSITIONS
-from sidecar.core.life.triggers import (
+from sidecar.core.life.container import Container, resume, start
+from sidecar.core.life.events import (
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
     ClaimAnswered,
     ClaimToken,
     ClearWindow,
+    CullOrder,
     CullOrdered,
     GiveBack,
     Judged,
@@ -61,8 +59,10 @@ from sidecar.core.life.triggers import (
     ReviveOrdered,
     SaveMemory,
     StopRequested,
+    TokenAnswered,
     Trigger,
 )
+from sidecar.core.life.transitions import TRANSITIONS
 from sidecar.core.types import Hold, Judgement, Policy, Reason, State, Verdict
 
 EXCESSIVE = Judgement.EXCESSIVE

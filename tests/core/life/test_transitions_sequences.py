@@ -29,12 +29,10 @@ from harness.containers import (
     UP,
     reachable,
 )
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Answer, Denied, Granted, Presence, RandomIdentity
+from sidecar.core.claims import Answer, Denied, Fleet, Granted, Presence, RandomIdentity
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, resume, start
-from sidecar.core.life.events import Moved
-from sidecar.core.life.triggers import (
+from sidecar.core.life.events import (
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
@@ -44,6 +42,7 @@ from sidecar.core.life.triggers import (
     GiveBack,
     Judged,
     LeaseAnswered,
+    Moved,
     RequestLease,
     ReviveOrdered,
     StopRequested,

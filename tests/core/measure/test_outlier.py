@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.beats import Fleet
+from sidecar.core.claims import Fleet
 from sidecar.core.measure.outlier import (
     KEPT_MIN,
     MINUTE_S,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sidecar.core.measure.results import RequestResults
+from sidecar.core.measure.window import RequestResults
 
 Step = tuple[int, int, int]
 """Second, requests that went well, requests that failed."""

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.core.beats import Fleet
-from sidecar.core.claims import Presence
+from sidecar.core.claims import Fleet, Presence
 from sidecar.core.measure.weight import FULL, Weight, share_of_window, soft_drain
 from sidecar.core.types import Policy
 

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import CauseTrial, Fleet, Unknown
 from sidecar.core.explain import words
 from sidecar.core.types import Entry, Hold
 from sidecar.server.page.banner import Situation, banner

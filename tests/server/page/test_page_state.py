@@ -12,8 +12,7 @@ import pytest
 
 from harness.budgets import StubBudget
 from sidecar.config.settings import BudgetConfig, JudgingConfig
-from sidecar.core.beats import CauseTrial, Fleet
-from sidecar.core.claims import Presence, Unknown
+from sidecar.core.claims import CauseTrial, Fleet, Presence, Unknown
 from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.types import Entry, Hold, State
 from sidecar.server.page import page_state, timeline
