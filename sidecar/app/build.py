@@ -20,7 +20,6 @@ from sidecar import __version__
 from sidecar.app import build_store
 from sidecar.config import addresses, kinds
 from sidecar.controller.container_controller import Controller
-from sidecar.controller.error_minutes import ErrorMinutes
 from sidecar.controller.inbox import Inbox, IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
@@ -68,7 +67,6 @@ class Sidecar(NamedTuple):
     describe: Callable[[Snapshot], About]
     membership: Membership
     ledger: Ledger
-    error_minutes: ErrorMinutes
     actuator: Actuator | None
     app_port: AppPort | None
 
@@ -132,14 +130,6 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
     )
     ledger = _ledger(config, budget, observers)
     _add_readings(metrics, controller, membership, ledger)
-    errors = controller.assessment.measurements.errors
-    error_minutes = ErrorMinutes(
-        lambda: sum(errors.ever().values()),
-        budget.add_errors,
-        wall=time.time,
-        rng=_rng(),
-        on_failure=partial(observers.failed, "budget"),
-    )
     return Sidecar(
         config,
         metrics,
@@ -151,7 +141,6 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         describe,
         membership,
         ledger,
-        error_minutes,
         actuator,
         _app_port(config, controller, observers, metrics) if config.app.app_port else None,
     )

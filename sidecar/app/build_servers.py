@@ -289,15 +289,12 @@ def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Mapping[str, web.H
         sidecar.budget,
         fleet=lambda: sidecar.membership.last_fleet,
         fleet_age_s=lambda: sidecar.membership.fleet_age_s,
-        error_counts=sidecar.error_minutes.counts,
         local_entries=sidecar.ledger.local,
         listeners={"public": server.public_listen, "local": server.local_listen, "agent": server.agent_listen},
         runbook_url=config.notify.runbook_url,
         store=redis_urls.shown(config.redis.redis_url),
     )
-    state = PageState(
-        config.judging, config.budget, sources, limit_s=limit_s, on_failure=partial(sidecar.observers.failed, "page")
-    )
+    state = PageState(config.budget, sources, limit_s=limit_s, on_failure=partial(sidecar.observers.failed, "page"))
     return status_page.routes(state, orders)
 
 

@@ -165,7 +165,6 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
     yield sidecar.controller.run()
     yield sidecar.membership.run()
     yield sidecar.ledger.run()
-    yield sidecar.error_minutes.run()
     config = sidecar.config
     yield _warn_of_files(config)
     if sidecar.actuator is not None:

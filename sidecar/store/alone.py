@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -17,7 +17,6 @@ from sidecar.core.fleet.members import About
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_row
 from sidecar.core.types import US_PER_S, Entry, State
-from sidecar.store.protocol import ERRORS_KEPT_MIN
 
 R = TypeVar("R")
 
@@ -46,7 +45,6 @@ class AloneStore:
         self.lost = asyncio.Event()  # never: there is no connection
         self._counters: dict[str, tuple[int, int]] = {}
         self._first: dict[str, int] = {}
-        self._minutes: Counter[int] = Counter()
         self._events: deque[tuple[int, Entry]] = deque(maxlen=MAX_EVENTS)
         self._noted = 0
 
@@ -133,18 +131,6 @@ class AloneStore:
         is_first = word not in self._first
         self._first.setdefault(word, now_us + round(for_s * US_PER_S))
         return is_first
-
-    async def add_errors(self, minutes: Mapping[int, int]) -> int:
-        now = self._clock_us() // (60 * US_PER_S)
-        added, self._minutes = (
-            Counter({minute: count for minute, count in counts.items() if abs(now - minute) < ERRORS_KEPT_MIN})
-            for counts in (minutes, self._minutes)
-        )
-        self._minutes += added
-        return added.total()
-
-    async def error_minutes(self) -> Mapping[int, int]:
-        return dict(self._minutes)
 
     async def aclose(self) -> None:
         """Do nothing: there is no connection."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -229,14 +229,6 @@ class FleetBudget:
     async def first(self, word: str, for_s: float) -> bool | Unknown:
         """Whether this is the first call with ``word`` in the fleet within the ``for_s`` of the earlier call."""
         return await _clear(self.store.first(word, for_s))
-
-    async def add_errors(self, minutes: Mapping[int, int]) -> int | Unknown:
-        """Add server errors to minutes (Unix time / 60) of the service, for the time line of the status page."""
-        return await _clear(self.store.add_errors(minutes))
-
-    async def error_minutes(self) -> Mapping[int, int] | Unknown:
-        """The errors of about the last hour by minute (Unix time / 60); only minutes with errors."""
-        return await _clear(self.store.error_minutes())
 
     async def aclose(self) -> None:
         """Close the connection; the budget is not used afterwards."""

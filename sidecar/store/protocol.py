@@ -9,7 +9,7 @@ A store raises ``StoreError`` with a machine word for a failure of its server, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from sidecar.core.claims import Beat
@@ -30,9 +30,6 @@ NOTED_S: Final = 24 * 3600
 
 SHARED_S: Final = 600
 """How long the store remembers a key that several sidecars share (``Entry.once``)."""
-
-ERRORS_KEPT_MIN: Final = 60
-"""The errors of a service are kept by minute for an hour, which the page shows."""
 
 
 class StoreError(Exception):
@@ -84,15 +81,6 @@ class Store(Protocol):
 
     async def first(self, word: str, for_s: float) -> bool:
         """Whether this is the first call with ``word`` in the fleet within the ``for_s`` of the earlier call."""
-
-    async def add_errors(self, minutes: Mapping[int, int]) -> int:
-        """Add server errors to minutes (Unix time / 60) of the service; how many were added.
-
-        Those of a minute that is ``ERRORS_KEPT_MIN`` or more from the store's time are not.
-        """
-
-    async def error_minutes(self) -> Mapping[int, int]:
-        """The errors of about the last hour by minute (Unix time / 60, by the clocks of the sidecars)."""
 
     async def aclose(self) -> None:
         """Close the connection; the store is not used afterwards."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from secrets import token_hex
@@ -20,7 +20,6 @@ from sidecar.core.types import US_PER_S, Entry
 from sidecar.net.threads import in_thread
 from sidecar.store import ledger_rows, replies, scripts
 from sidecar.store.protocol import (
-    ERRORS_KEPT_MIN,
     MAX_CAUSES,
     MAX_STRUCK,
     NOTED_S,
@@ -45,27 +44,6 @@ _MAX_UNCLEAR: Final = 100
 
 # The article's counter. The article itself runs MULTI, INCR, EXPIRE, EXEC on the same key.
 _COUNT: Final = "local n = redis.call('INCR', KEYS[1]) redis.call('EXPIRE', KEYS[1], ARGV[1]) return n"
-
-ERROR_MINUTES: Final = 3 * ERRORS_KEPT_MIN // 2
-"""Number of minutes with errors from which on the old ones are removed."""
-
-_ADD_ERRORS: Final = f"""
-local now, added = math.floor(redis.call('TIME')[1] / 60), 0
-for index = 1, #ARGV, 2 do
-  if math.abs(now - tonumber(ARGV[index])) < {ERRORS_KEPT_MIN} then
-    redis.call('HINCRBY', KEYS[1], ARGV[index], ARGV[index + 1])
-    added = added + ARGV[index + 1]
-  end
-end
-if redis.call('HLEN', KEYS[1]) > {ERROR_MINUTES} then
-  local all = redis.call('HGETALL', KEYS[1])
-  for index = 1, #all, 2 do
-    if math.abs(now - (tonumber(all[index]) or 0)) >= {ERRORS_KEPT_MIN} then redis.call('HDEL', KEYS[1], all[index]) end
-  end
-end
-redis.call('PEXPIRE', KEYS[1], {2 * ERROR_MINUTES * 60_000})
-return added
-"""
 
 
 class RedisStore:
@@ -137,14 +115,6 @@ class RedisStore:
     async def first(self, word: str, for_s: float) -> bool:
         """Whether this is the first call; the caller that repeats it after a failure is still the first."""
         return await self._in_turn(lambda client: self._first(client, word, max(1, round(for_s * 1000))))
-
-    async def add_errors(self, minutes: Mapping[int, int]) -> int:
-        counts = list(chain.from_iterable(minutes.items()))
-        key = self._key("minutes")
-        return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", _ADD_ERRORS, 1, key, *counts))
-
-    async def error_minutes(self) -> Mapping[int, int]:
-        return await self._in_turn(lambda client: client.ask(replies.minutes, "HGETALL", self._key("minutes")))
 
     async def aclose(self) -> None:
         """End the connection, within the timeout."""

@@ -93,11 +93,6 @@ def count(reply: Any) -> int:
     return number
 
 
-def minutes(reply: Any) -> dict[int, int]:
-    """Counts by minute."""
-    return {_us(minute): _us(count) for minute, count in _pairs(reply)}
-
-
 def times(reply: Any) -> dict[str, int]:
     """Names, each with its time, in order."""
     return {_text(name): _us(at) for name, at in _pairs(reply)}

@@ -24,7 +24,6 @@ FAILURES: Final = {
     "Datagrams.": "listener",
     "EffectRunner.": "step",
     "AgentCheck.": "listener",
-    "ErrorMinutes.": "budget",
     "Hook.": "hook",
     "Ledger.": "ledger",
     "LocalServer(local).": "listener",
@@ -60,7 +59,6 @@ WORKS: Final = [
     "Actuator.run",
     "AppPort.run",
     "Controller.run",
-    "ErrorMinutes.run",
     "Ledger.run",
     "Membership.run",
     "Messenger.run",
@@ -97,7 +95,7 @@ async def test_every_part_goes_by_the_clock_that_it_is_made_for(facts: Facts) ->
     assert {key for key, values in clocks.items() if values == {"monotonic"}} == clocks.keys() - BY_BOOT_TIME
     assert {key for key, values in walls.items() if values != {"time"}} == set()
     owners = {key.partition(".")[0] for key in walls}
-    assert owners >= {"AdminApi", "Controller", "ErrorMinutes", "Ledger", "Messenger", "WhySources"}
+    assert owners >= {"AdminApi", "Controller", "Ledger", "Messenger", "WhySources"}
 
 
 async def test_shared_budget_goes_by_the_same_clocks() -> None:

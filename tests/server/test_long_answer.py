@@ -16,7 +16,7 @@ from harness.budgets import StubBudget
 from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
-from sidecar.config.settings import BudgetConfig, JudgingConfig
+from sidecar.config.settings import BudgetConfig
 from sidecar.core.claims import Fleet, Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import About, Member, MemberList
@@ -94,9 +94,9 @@ async def _routes(observed: Observed) -> web.Routes:
     )
     sources = PageSources(
         *("c0000", lambda: ABOUT, lambda: {"at": 1.0}, budget),
-        *(lambda: None, lambda: 0.0, lambda: [0] * 60, lambda _: ()),
+        *(lambda: None, lambda: 0.0, lambda _: ()),
     )
-    state = PageState(JudgingConfig(), BudgetConfig(), sources, limit_s=60.0, on_failure=observed.failures.append)
+    state = PageState(BudgetConfig(), sources, limit_s=60.0, on_failure=observed.failures.append)
     return {**admin.routes(), "/events": {"GET": events}, **status_page.routes(state, {})}
 
 

@@ -404,26 +404,6 @@ async def test_only_the_first_call_is_first_within_the_time(store: Store, clock:
     assert said == [True, True, False, True]
 
 
-async def test_errors_are_added_up_by_minute_and_old_minutes_are_forgotten(store: Store, clock: Clock) -> None:
-    first = clock.now_us // (60 * S)
-    assert [await store.add_errors({first: 3}), await store.add_errors({first - 1: 1, first: 2})] == [3, 3]
-    assert await store.error_minutes() == {first - 1: 1, first: 5}
-    for minute in range(first + 1, first + 101):
-        clock.advance(60)
-        await store.add_errors({minute: 1})
-    counts = await store.error_minutes()
-    assert counts[first + 100] == 1
-    assert first not in counts
-    assert 60 <= len(counts) <= 91
-
-
-async def test_errors_of_a_minute_an_hour_from_now_are_not_taken(store: Store, clock: Clock) -> None:
-    now = clock.now_us // (60 * S)
-    minutes = {now + ahead: 1 for ahead in range(-100, 101)}
-    assert await store.add_errors(minutes) == 119
-    assert sorted(await store.error_minutes()) == [*range(now - 59, now + 60)]
-
-
 @of_a_fleet
 async def test_entries_of_a_commit_are_written_with_it_or_not_at_all(store: Store) -> None:
     entry = Entry("helped", 1_700_000_000.0, "a", once="helped a")

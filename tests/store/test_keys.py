@@ -12,7 +12,7 @@ from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
 from sidecar.core.types import Entry
 from sidecar.store import scripts
-from sidecar.store.redis import ERROR_MINUTES, KEPT_S
+from sidecar.store.redis import KEPT_S
 from store.conftest import Clock
 from store.test_golden import history
 
@@ -35,12 +35,10 @@ async def test_keys_of_a_service_that_has_ended_are_gone_in_the_end(
     await commit(store, grant="a", holds={"": HOLD}, entries=[Entry("hold", 1.0)])
     await send_beat(store, beat("a", about="news"))
     assert await store.first("word", 60)
-    assert await store.add_errors({clock.now_us // (60 * S): 1}) == 1
     assert ends(faketime_redis) == {
         **{f"{PREFIX}:{key}": KEPT_S for key in ("abouts", "alive", "errors", "events", "grants", "holds", "members")},
         **{f"{PREFIX}:{key}": KEPT_S for key in ("noted", "settings", "state")},
         f"{PREFIX}:first:word": 60,
-        f"{PREFIX}:minutes": 2 * ERROR_MINUTES * 60,
     }
     clock.advance(DAY_S + 1)
     await send_beat(store, suspect("b"))
@@ -76,7 +74,6 @@ async def test_page_lists_the_keys_that_a_fleet_leaves_behind(
     clock, store = Clock(faketime_redis), open_store(faketime_redis.url)
     await history(store, clock)
     assert await store.first("word", 60)
-    assert await store.add_errors({clock.now_us // (60 * S): 1}) == 1
     kinds = {"zset": "sorted set"}
     left = {key.removeprefix(f"{PREFIX}:"): faketime_redis.cli("TYPE", key) for key in faketime_redis.cli("KEYS", "*")}
     listed = {cells[0].strip("`"): cells[1] for cells in rows_of_page("key")}

@@ -8,7 +8,6 @@ const AUTHOR = "arbiter-author";
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 const POLL_MS = 2000;
 const ANSWER_MS = 15000;
-const SVG = "http://www.w3.org/2000/svg";
 const MOST_TOKENS = 50;
 const MOST_ROWS = 50;
 const MOST_EVIDENCE = 4000;
@@ -66,12 +65,6 @@ function make(name, text = "", className = "") {
   const element = document.createElement(name);
   element.textContent = cut(String(text ?? ""));
   if (className) element.className = className;
-  return element;
-}
-
-function makeSvg(name, attributes) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   return element;
 }
 
@@ -201,7 +194,6 @@ function showTiles() {
   const lighter = rows.filter((one) => one.state !== "draining" && one.state !== "down" && one.weight !== null && one.weight < 100).length;
   const errors = sum(rows.map((one) => one.errors ?? 0));
   const free = last.budget ? tokens(last.budget).free : null;
-  const line = last.timeline;
   const draining = count("draining"), down = count("down");
   fill("tiles", [
     tile(total, total === 1 ? "container" : "containers", rows.length && !suspect && !draining && !down ? "good" : ""),
@@ -211,8 +203,6 @@ function showTiles() {
     tile(errors, "errors in the window", errors ? "warn" : "good"),
     tile(lighter, isShadow() ? "would get fewer requests" : "get fewer requests", lighter ? "warn" : "good"),
     tile(free === null ? "?" : `${free}/${last.budget.capacity}`, "tokens free", free === 0 ? "bad" : ""),
-    ...(line ? [tile(sum(line.culls), `${cullsInWords()} in the hour`, sum(line.culls) ? "warn" : ""),
-      tile(sum(line.refusals), "refusals in the hour", sum(line.refusals) ? "warn" : "")] : []),
     ...(count("silent") ? [tile(count("silent"), "silent", "warn")] : []),
   ]);
 }
@@ -223,43 +213,12 @@ function unlisted() {
   return isListed || !last.fleet ? 0 : Math.max(0, last.fleet.alive + last.fleet.draining + last.fleet.down - rows.length);
 }
 
-// Errors, culls and refusals of the hour, one below the other over the same minutes.
-function showTimeline(line) {
-  const lane = (name, label) => {
-    const counts = line[name];
-    const most = Math.max(1, ...counts);
-    const said = `${label}: ${sum(counts)} in the hour, ${Math.max(...counts)} in the worst minute`;
-    const picture = makeSvg("svg", { viewBox: "0 0 600 100", preserveAspectRatio: "none", role: "img", "aria-label": said });
-    counts.forEach((count, minute) => {
-      if (!count) return;
-      const tall = 10 + 90 * count / most;
-      const bar = makeSvg("rect", { x: minute * 10 + 1, y: 100 - tall, width: 8, height: tall });
-      const about = makeSvg("title", {});
-      about.textContent = `${clock((line.start + minute) * 60, false)} UTC: ${count}`;
-      bar.append(about);
-      picture.append(bar);
-    });
-    const text = make("p");
-    text.append(make("b", sum(counts)), ` ${label}`);
-    const row = make("div", "", `lane ${name}`);
-    row.append(text, picture);
-    return row;
-  };
-  fill("timeline", [lane("errors", "errors"), lane("culls", cullsInWords()),
-    lane("refusals", "refusals")]);
-  fill("timeline-axis", [0, 30, 59].map((minute) => make("span", `${clock((line.start + minute) * 60, false)}${minute ? "" : " UTC"}`)));
-}
-
 function isShadow() {
   return last.why?.mode === "shadow";
 }
 
 function wouldBe(word) {
   return isShadow() ? `would be ${word}` : word;
-}
-
-function cullsInWords() {
-  return isShadow() ? "would-be culls" : "culls";
 }
 
 function weightInWords(percent, isSoftDrained) {
@@ -435,7 +394,7 @@ function containerRow(one) {
 }
 
 function gatherContainers(parts) {
-  if (!("containers" in parts) && !("fleet" in parts) && !("timeline" in parts)) return;
+  if (!("containers" in parts) && !("fleet" in parts)) return;
   rows = (last.containers ?? []).map((values) => Object.fromEntries(FIELDS.map((name, at) => [name, values[at] ?? null])));
   if (NAMED === null) {
     showTiles();
@@ -465,6 +424,8 @@ function showState(why) {
   for (const rule of isInSentence ? [] : why.rules) facts.push([rule.rule, `${rule.sentence} (${round(rule.value)} against ${round(rule.limit)})`]);
   if (why.claim) facts.push(["Claim", joined(why.claim.outcome !== "granted" && why.claim.outcome, why.claim.sentence)]);
   if (why.spared) facts.push(["Spared", why.spared]);
+  const kinds = Object.entries(why.window.kinds).map(([kind, count]) => `${isolate(kind.replace(UNPRINTABLE, "\ufffd"))} ${count}`).join(", ");
+  facts.push(["Errors", `${why.window.errors} in the last ${why.window.seconds} s${kinds && `: ${kinds}`}${why.window.limit ? `, the limit is ${why.window.limit}` : ""}`]);
   if (why.window.requests) facts.push(["Requests", `${why.window.failed} of ${why.window.requests} failed in ${why.window.seconds} s`]);
   showFacts(facts);
   fill("runbook", why.runbook ? [makeLink(why.runbook, "Runbook")] : []);
@@ -473,15 +434,13 @@ function showState(why) {
     item.append(makeTime(event.at), make("span", `${inWords(event.what)}${event.sentence && `: ${event.sentence}`}`));
     return item;
   }));
-  const kinds = Object.entries(why.window.kinds).map(([kind, count]) => `${isolate(kind.replace(UNPRINTABLE, "\ufffd"))} ${count}`).join(", ");
-  setText("kinds", `${why.window.errors} in the last ${why.window.seconds} s${kinds ? `: ${kinds}` : ""}`);
   showSamples(why);
 }
 
 // Another container: what the fleet's records have of it. Its own sidecar knows more.
 function showOther() {
   const one = found();
-  byId("errors-part").hidden = byId("samples-part").hidden = byId("history-part").hidden = true;
+  byId("samples-part").hidden = byId("history-part").hidden = true;
   byId("remedies").hidden = byId("remedies-title").hidden = true;
   if (!one) showStateWord("unknown", "The fleet does not know this container now; below are its events of the last week.");
   else {
@@ -504,31 +463,6 @@ function showStateWord(word, sentence) {
 
 function showFacts(facts) {
   fill("facts", facts.flatMap(([name, value]) => [make("dt", name), make("dd", value)]));
-}
-
-function showErrors({ limit, window_s, minutes }) {
-  const height = 100;
-  const scale = height / (Math.max(limit, ...minutes) * 1.1);
-  const sum = minutes.reduce((total, one) => total + one, 0);
-  const span = Math.max(1, Math.ceil(window_s / 60));
-  const said = `${sum} in the hour, ${Math.max(...minutes)} in the worst minute; the limit is ${limit} in ${duration(window_s)}.`;
-  const picture = makeSvg("svg", { viewBox: `0 0 600 ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": said });
-  minutes.forEach((count, minute) => {
-    const within = minutes.slice(Math.max(0, minute - span + 1), minute + 1).reduce((total, one) => total + one, 0);
-    const tall = count * scale;
-    const bar = makeSvg("rect", { x: minute * 10 + 1, y: height - tall, width: 8, height: tall, class: within >= limit ? "over" : "" });
-    const label = makeSvg("title", {});
-    label.textContent = `${59 - minute} min ago: ${count}`;
-    bar.append(label);
-    picture.append(bar);
-  });
-  const level = height - limit * scale;
-  picture.append(makeSvg("line", { x1: 0, x2: 600, y1: level, y2: level }));
-  const mark = make("span", `limit ${limit}`);
-  mark.style.top = `${level}%`;
-  mark.className = level > 20 ? "above" : "";
-  fill("errors", [picture, mark]);
-  setText("errors-text", said);
 }
 
 // -- events -------------------------------------------------------------------------------------------------------
@@ -602,7 +536,7 @@ function showListeners(listeners) {
 }
 
 const SHOWN = [["why", showState], ["banner", showBanner], ["store", showKnown], ["known_at", showKnown], ["holds", showHolds],
-  ["errors", showErrors], ["budget", showBudget], ["timeline", showTimeline], ["fleet", showFleet], ["events", showEvents],
+  ["budget", showBudget], ["fleet", showFleet], ["events", showEvents],
   ["stored", showStored], ["listeners", showListeners]];
 
 // The parts that differ from those shown: what is drawn again loses the focus and the place where it was scrolled to.

@@ -1,4 +1,4 @@
-"""The data of the status page: the service first (banner, containers, tokens, time line), then this container.
+"""The data of the status page: the service first (banner, containers, tokens, events), then this container.
 
 The page asks for it every two seconds. It is read once for all viewers, and only while there are viewers. While the
 store is away, the page shows what was known last, and since when.
@@ -26,7 +26,7 @@ from sidecar.server.page.timeline import Timeline
 from sidecar.server.unknown_replies import ALONE, within
 
 if TYPE_CHECKING:
-    from sidecar.config.settings import BudgetConfig, JudgingConfig
+    from sidecar.config.settings import BudgetConfig
     from sidecar.store.budget import FleetBudget
 
 BLOCK: Final = 100
@@ -54,8 +54,6 @@ class PageSources(NamedTuple):
     """The fleet as of the last answered beat, however old, None before the first."""
     fleet_age_s: Callable[[], float]
     """Seconds since that beat."""
-    error_counts: Callable[[], Sequence[int]]
-    """The errors of the last hour by minute."""
     local_entries: Callable[[float], Sequence[Entry]]
     """The entries that this sidecar knows, since a Unix second."""
     listeners: Mapping[str, str] = {}
@@ -85,7 +83,6 @@ class PageState:
 
     def __init__(
         self,
-        judging: JudgingConfig,
         rules: BudgetConfig,
         sources: PageSources,
         *,
@@ -93,7 +90,6 @@ class PageState:
         on_failure: Callable[[Exception], None],
     ) -> None:
         self.csrf = token_urlsafe(24)
-        self._judging = judging
         self._rules = rules
         self._from = sources
         self._limit_s = limit_s
@@ -138,15 +134,13 @@ class PageState:
     # -- what it says ---------------------------------------------------------------------------------------------
 
     def quick(self) -> dict[str, Any]:
-        """The parts that come from memory: why, the errors of the hour, and what never changes."""
+        """The parts that come from memory: why, and what never changes."""
         why = self._from.why()
         del why["at"]  # the page has "now"
-        limit, window_s = self._judging.error_limit, self._judging.error_window
-        errors = {"limit": limit, "window_s": window_s, "minutes": self._from.error_counts()}
-        return {"why": why, "errors": errors, "listeners": dict(self._from.listeners), "csrf": self.csrf}
+        return {"why": why, "listeners": dict(self._from.listeners), "csrf": self.csrf}
 
     async def slow(self) -> dict[str, Any]:
-        """The parts that come from the store: banner, budget, fleet, containers, holds, time line and events."""
+        """The parts that come from the store: banner, budget, fleet, containers, holds and events."""
         answer = await within(self._limit_s, self._from.budget.member_list())
         now, unknown = time.time(), answer if isinstance(answer, Unknown) else None
         if isinstance(answer, MemberList):
@@ -163,7 +157,6 @@ class PageState:
             "fleet": _fleet(known, now),
             "holds": [{**(hold_json(hold) or {}), "here_only": hold is self._local_hold} for hold in known.holds],
             "containers": list(known.rows.values()),
-            "timeline": self._timeline.lines(now),
             "events": self._timeline.events(now, is_stored=is_stored),
             "stored": is_stored,
         }

@@ -1,9 +1,9 @@
-"""The page's events, and its culls, refusals and errors of the last hour; each entry of the ledger is read once."""
+"""The page's events: each entry of the ledger is read once."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sidecar.core.claims import Unknown
@@ -22,9 +22,6 @@ PAGE: Final = 100
 """Number of entries that are read in one turn of the loop: with the longest details they take it 2 ms."""
 
 PAGES: Final = 105
-MINUTES: Final = 60
-COUNTED: Final = {"culled": "culls", "would_cull": "culls", "denied": "refusals"}
-"""Ledger entries that are counted by the minute, by the name of their line."""
 
 
 class Timeline:
@@ -35,8 +32,6 @@ class Timeline:
         self._local = local
         self._limit_s = limit_s
         self._newest: deque[Entry] = deque(maxlen=EVENTS)
-        self._counts = Counter[tuple[str, int]]()
-        self._errors: Mapping[int, int] = {}
         self._after = ""
 
     @property
@@ -51,13 +46,10 @@ class Timeline:
             if isinstance(page, Unknown):
                 return False
             self._newest.extend(page)
-            self._counts.update((COUNTED[entry.what], int(entry.at // 60)) for entry in page if entry.what in COUNTED)
             if page:
                 self._after = page[-1].id
             if len(page) < PAGE:
                 break
-        minutes = await within(self._limit_s, self._budget.error_minutes())
-        self._errors = self._errors if isinstance(minutes, Unknown) else minutes
         return True
 
     def events(self, now: float, *, is_stored: bool) -> list[dict[str, Any]]:
@@ -67,14 +59,6 @@ class Timeline:
             last = entries[-1].at if entries else 0.0
             entries += [entry for entry in self._local(now - SINCE_S) if entry.at > last]
         return [_event(entry) for entry in entries[-EVENTS:]]
-
-    def lines(self, now: float) -> dict[str, Any]:
-        """Sixty counts each, oldest first, beginning with the minute ``start`` (Unix time / 60)."""
-        start = int(now // 60) - MINUTES + 1
-        self._counts = Counter({key: count for key, count in self._counts.items() if key[1] >= start})
-        minutes = range(start, start + MINUTES)
-        counted = {line: [self._counts[line, minute] for minute in minutes] for line in ("culls", "refusals")}
-        return {"start": start, "errors": [self._errors.get(minute, 0) for minute in minutes], **counted}
 
 
 def _event(entry: Entry) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from harness.budgets import StubBudget
-from sidecar.config.settings import BudgetConfig, JudgingConfig
+from sidecar.config.settings import BudgetConfig
 from sidecar.core.claims import CauseTrial, Fleet, Presence, Unknown
 from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.types import Entry, Hold, State
@@ -42,13 +42,10 @@ class Office:
             self.budget,
             lambda: self.fleet,
             lambda: self.age_s,
-            lambda: [0] * 60,
             lambda since: [entry for entry in self.local if entry.at >= since],
             runbook_url="https://wiki/runbooks",
         )
-        self.status = PageState(
-            JudgingConfig(), BudgetConfig(budget=budget), sources, limit_s=5.0, on_failure=self.failures.append
-        )
+        self.status = PageState(BudgetConfig(budget=budget), sources, limit_s=5.0, on_failure=self.failures.append)
 
 
 @pytest.fixture
@@ -61,7 +58,6 @@ async def test_quick_parts_come_from_memory(office: Office) -> None:
     parts = office.status.quick()
     assert parts["why"]["state"] == "up"
     assert "at" not in parts["why"]
-    assert (parts["errors"]["limit"], parts["errors"]["window_s"], len(parts["errors"]["minutes"])) == (5, 60, 60)
     assert parts["csrf"] == office.status.csrf
     assert parts["csrf"] != Office().status.csrf
 
@@ -136,7 +132,6 @@ async def test_what_was_known_is_shown_with_its_age_while_the_store_is_away(offi
     assert ([event["what"] for event in parts["events"]], parts["stored"]) == (["culled", "redis_away"], False)
     assert parts["banner"]["level"] == "critical"
     assert "Redis has given no answer since " in parts["banner"]["sentence"]
-    assert sum(parts["timeline"]["culls"]) == 1
 
 
 async def test_without_any_list_the_last_beat_is_what_was_known(office: Office) -> None:
@@ -191,22 +186,6 @@ async def test_page_gets_the_beginning_of_a_culls_evidence(office: Office) -> No
     await office.budget.note([Entry("culled", time.time(), "a", detail="5 errors\n" + "x" * 20_000)])
     (event,) = (await office.status.slow())["events"]
     assert event["detail"] == "5 errors\n" + "x" * (DETAIL_SHOWN - 9)
-
-
-async def test_errors_culls_and_refusals_of_the_hour_are_counted_by_minute(office: Office) -> None:
-    minute = int(time.time() // 60)
-    await office.budget.add_errors({minute - 70: 5, minute - 59: 3, minute - 1: 40})
-    at = [60.0 * (minute - ago) for ago in (70, 30, 30, 1)]
-    words = ("culled", "culled", "denied", "denied")
-    await office.budget.note([Entry(what, when, "b") for what, when in zip(words, at, strict=True)])
-    line = (await office.status.slow())["timeline"]
-    by_minute = {
-        name: {at: count for at, count in enumerate(line[name]) if count} for name in ("errors", "culls", "refusals")
-    }
-    moved = int(time.time() // 60) - minute  # the minute may have turned
-    assert (moved, line["start"]) == (0, minute - 59) or moved == 1
-    if not moved:
-        assert by_minute == {"errors": {0: 3, 58: 40}, "culls": {29: 1}, "refusals": {29: 1, 58: 1}}
 
 
 # -- the document that all viewers get ------------------------------------------------------------------------------
