@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from sidecar.cli.terminal import PROGRAM
-from sidecar.runlock import exec_program
+from sidecar.runlock import execute
 
 
 class _ExecCommand(click.Command):
@@ -19,4 +19,4 @@ class _ExecCommand(click.Command):
 @click.command("exec", cls=_ExecCommand)
 def exec(words: list[str]) -> int:  # noqa: A001 - the name of the command
     """Run a command under a lock, with a planned end and standbys."""
-    return exec_program.main(words, f"{PROGRAM} exec")
+    return execute.main(words, f"{PROGRAM} exec")

@@ -46,9 +46,9 @@ def main(argv: Sequence[str] | None = None, serve: Serve | None = None) -> int:
         if arguments[:1] == ["run"] and COMPLETE not in os.environ and not {*_ANSWERED} & {*arguments}:
             return _run(arguments, serve)
         if arguments[:1] == ["exec"] and COMPLETE not in os.environ:
-            from sidecar.runlock import exec_program  # noqa: PLC0415 - cron starts it every minute: it needs no click
+            from sidecar.runlock import execute  # noqa: PLC0415 - cron starts it every minute: it needs no click
 
-            return exec_program.main(arguments[1:], f"{PROGRAM} exec")
+            return execute.main(arguments[1:], f"{PROGRAM} exec")
         _hide_from_plugins()
         from sidecar.cli import application  # noqa: PLC0415 - click, which the parent of a run must not load
 

@@ -31,6 +31,19 @@ class Lock(ABC):
                 work()
     """
 
+    max_procs: int
+    """Maximum number of holders at once."""
+
+    @property
+    @abstractmethod
+    def lock_id(self) -> int | None:
+        """The id that this object holds now. Asks neither the disk nor Redis."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this object holds the lock now."""
+        return self.lock_id is not None
+
     @property
     def beat_within_s(self) -> float:
         """How long the lock lasts without ``heartbeat()``, in seconds: infinity in files."""
@@ -96,12 +109,18 @@ class WithStandby(Lock):
             raise ValueError(
                 f"a standby's lease ends before {interval_s:g} s are over: wait less, or take a longer ttl_s"
             )
+        self.max_procs = main.max_procs
         self._main = main
         self._standby = standby
         self._retries = retries
         self._interval_s = interval_s
         self._process_name = process_name
         self._sleep = sleep
+
+    @property
+    def lock_id(self) -> int | None:
+        """The id of main."""
+        return self._main.lock_id
 
     def acquire(self) -> int | None:
         """Return the id of a lock of main, after a wait as standby if necessary; None if this process is not needed.

@@ -1,52 +1,72 @@
-"""Runs a command under a lock, at most k at a time, with planned ends and a standby: ``health-arbiter exec``.
+"""Runs a command under a lock, at most k at a time, with planned ends and standbys: ``health-arbiter exec``.
 
 The program is meant to be started again and again, as by cron: it takes the run lock and runs the command, waits as
-standby, or ends. Linux only. It loads modules as it needs them, because most starts end at once.
+standby, or ends. Most starts end at once, so what a command needs is imported with the command. While a command runs
+there are no signal handlers: the program waits for signals (sigtimedwait), which never interrupt its code. Linux only.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import signal
 import sys
-from typing import TYPE_CHECKING, Final
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 from . import durations
-from .concurrency import LockError, WithStandby
+from .concurrency import Lock, LockError, WithStandby
+from .exec_options import PROGRAM, ExecOptions, contradictions, options_of
 from .flock import ConcurrencyLimit
-from .options import contradictions
 
 if TYPE_CHECKING:
-    from .leases import Leases
-    from .options import ExecOptions
-    from .supervise import Signals
+    from collections.abc import Callable, Sequence
+    from subprocess import Popen
 
 EX_USAGE: Final = 2
 _SIGNALLED: Final = 128
+_STOPPING: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
+_PASSED_ON: Final = frozenset((signal.SIGUSR1, signal.SIGUSR2))
+_CHECK_S: Final = 1.0
+_GROUP_CHECK_S: Final = 0.05
+_PROBE_S: Final = 5.0
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def main(words: Sequence[str] | None = None, program: str = PROGRAM) -> int:
+    """Run a command line and return the exit code of ``execute``."""
+    try:
+        options = options_of(sys.argv[1:] if words is None else words, program)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return execute(options)
 
 
 def execute(options: ExecOptions) -> int:
-    """Run the command if its lock is free, and return the exit code; it writes problems to standard error.
+    """Run the command if its lock is free, and return an exit code of ``exec_options.EPILOG``.
 
-    The code is the command's own, 0 when there was nothing to do, 128+n for signal n, 2 for options that contradict
-    one another, 69 if the command cannot be started, 73 if the lock cannot be used, 75 if it was lost.
+    It writes problems to standard error.
     """
     if problems := contradictions(options):
         return _complain(EX_USAGE, *problems)
     try:
         main_lock = _lock(options, options.name, options.max_procs)
-        standby_lock = _lock(options, f"{options.name}-standby", options.most_standbys or 1)
+        standby_lock = _lock(options, f"{options.name}-standby", options.standbys or 1)
     except (ValueError, ImportError) as error:  # redis-py is optional
         return _complain(EX_USAGE, str(error))
     except OSError as error:
         return _complain(EX_USAGE, f"--redis-file {options.redis_file}: cannot be read: {error.strerror}")
     try:
+        if not options.standbys and main_lock.acquire() is None:
+            return 0
         return _run(options, main_lock, standby_lock)
     except LockError as error:
         return _complain(os.EX_CANTCREAT, str(error))
 
 
-def _lock(options: ExecOptions, name: str, max_procs: int) -> ConcurrencyLimit | Leases:
+def _lock(options: ExecOptions, name: str, max_procs: int) -> Lock:
     if options.redis_file is None:
         return ConcurrencyLimit(options.run_lock or "", name, max_procs)
     from .leases import Leases  # noqa: PLC0415 - redis-py is optional
@@ -55,12 +75,8 @@ def _lock(options: ExecOptions, name: str, max_procs: int) -> ConcurrencyLimit |
     return Leases(options.redis_file.read_text().strip(), name, max_procs, ttl_s=options.ttl_s)
 
 
-def _run(options: ExecOptions, main_lock: ConcurrencyLimit | Leases, standby_lock: ConcurrencyLimit | Leases) -> int:
-    if not options.most_standbys and main_lock.acquire() is None:
-        return 0  # before anything else is loaded: most starts end here
-    from . import supervise  # noqa: PLC0415 - as above
-
-    with supervise.Signals() as signals:
+def _run(options: ExecOptions, main_lock: Lock, standby_lock: Lock) -> int:
+    with Signals() as signals:
         limit = WithStandby(
             main_lock,
             standby_lock,
@@ -72,18 +88,16 @@ def _run(options: ExecOptions, main_lock: ConcurrencyLimit | Leases, standby_loc
         try:
             if limit.acquire() is None:
                 return 0
-        except supervise.StoppedError as stopped:
+        except StoppedError as stopped:
             return _SIGNALLED + stopped.number
         with main_lock:
             return _supervised(options, main_lock, signals)
 
 
-def _supervised(options: ExecOptions, lock: ConcurrencyLimit | Leases, signals: Signals) -> int:
-    from . import supervise  # noqa: PLC0415 - as in _run
-
+def _supervised(options: ExecOptions, lock: Lock, signals: Signals) -> int:
     chance = int.from_bytes(os.urandom(4)) / 2**32  # the module random would take 4 ms of each start
     try:
-        end = supervise.Supervisor(options, lock, signals, options.life(chance)).run()
+        end = Supervisor(options.with_jitter(chance), lock, signals).run()
     except OSError as error:
         return _complain(os.EX_UNAVAILABLE, f"{options.command[0]}: cannot be started: {error.strerror}")
     if end.was_killed:
@@ -98,3 +112,183 @@ def _complain(code: int, *problems: str) -> int:
     for problem in problems:
         sys.stderr.write(f"health-arbiter exec: {problem}\n")
     return code
+
+
+# -- signals ------------------------------------------------------------------------------------------------------
+
+
+class StoppedError(Exception):
+    """The signal ``number`` asked this process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"signal {number}")
+        self.number = number
+
+
+class Signals:
+    """Blocks the signals to this process inside the context, and waits for them. Ignored signals stay ignored."""
+
+    def __init__(self) -> None:
+        kept = {number for number in _STOPPING | _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN}
+        self._kept = frozenset(kept | {signal.SIGCHLD})
+        self.before: set[signal.Signals] = set()
+
+    def __enter__(self) -> Self:
+        # The parent may have set it to be ignored; then the kernel would keep no exit code of the command.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self.before = {signal.Signals(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, self._kept)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
+
+    def wait(self, seconds: float) -> int | None:
+        """Return the next signal, including SIGCHLD; None if none arrives within ``seconds``."""
+        arrived = signal.sigtimedwait(self._kept, max(0.0, seconds))
+        return arrived.si_signo if arrived else None
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for ``seconds``. Raises StoppedError if a signal asks this process to end."""
+        ends_at = time.monotonic() + seconds
+        while (left_s := ends_at - time.monotonic()) > 0:
+            number = self.wait(left_s)
+            if number in _STOPPING:
+                raise StoppedError(number)
+
+
+# -- the command --------------------------------------------------------------------------------------------------
+
+
+class End(NamedTuple):
+    """The end of the command."""
+
+    cause: Literal["itself", "signal", "planned", "lost"]
+    code: int  # as in a shell, 128+n for signal n
+    was_killed: bool = False
+
+
+class Supervisor:
+    """Runs the command of ``options`` while ``lock`` is held; ends it with its life, with the lock, or at a signal."""
+
+    def __init__(self, options: ExecOptions, lock: Lock, signals: Signals) -> None:
+        self._options = options
+        self._lock = lock
+        self._signals = signals
+
+    def run(self) -> End:
+        """Start the command and return once it has ended. Raises OSError when it cannot be started."""
+        began_at = time.monotonic()
+        process = self._started()
+        while (code := process.poll()) is None:
+            age_s = time.monotonic() - began_at
+            if self._options.is_due(age_s) and self._is_over(age_s):
+                return self._ended(process, "planned")
+            if not self._lock.heartbeat():
+                return self._ended(process, "lost")
+            number = self._signals.wait(self._next_check_s(age_s))
+            if number in _STOPPING:
+                return self._ended(process, "signal", number)
+            if number in _PASSED_ON:
+                _signal(process, number)
+        return End("itself", _as_shell(code))
+
+    def _started(self) -> Popen[bytes]:
+        from subprocess import Popen  # noqa: PLC0415 - with ctypes 9 ms of each start
+
+        # The command dies with this process, even by SIGKILL, but the command's children do not. So it inherits the
+        # lock: as long as any part of it runs, no other main does.
+        lock = self._lock if self._options.inherit_lock else None
+        inherited = [lock.fileno()] if isinstance(lock, ConcurrencyLimit) else []
+        return Popen(  # noqa: S603 - the operator's own command line
+            self._options.command,
+            env=os.environ
+            | {"HEALTH_ARBITER_SLOT": str(self._lock.lock_id), "HEALTH_ARBITER_SLOTS": str(self._lock.max_procs)},
+            pass_fds=inherited,
+            process_group=0,
+            preexec_fn=_dying_with_parent(self._signals),  # noqa: PLW1509 - this process has no threads
+        )
+
+    def _is_over(self, age_s: float) -> bool:
+        left_s = self._options.lifetime_max_s - age_s
+        return self._options.is_over(age_s, busy=left_s > 0 and _is_busy(self._options.busy_command, left_s))
+
+    def _next_check_s(self, age_s: float) -> float:
+        ends_s = (self._options.lifetime_s, self._options.lifetime_max_s)
+        return min((_CHECK_S, *(end_s - age_s for end_s in ends_s if end_s > age_s)))
+
+    def _ended(
+        self, process: Popen[bytes], cause: Literal["signal", "planned", "lost"], number: int = signal.SIGTERM
+    ) -> End:
+        """Send the signal to the whole process group, wait for all of it, and kill what is left after the grace."""
+        _signal(process, number)
+        _signal(process, signal.SIGCONT)  # a stopped process would not react
+        ends_at = time.monotonic() + self._options.grace_s
+        while process.poll() is None or _is_alive(process.pid):
+            left_s = ends_at - time.monotonic()
+            if left_s <= 0:
+                _signal(process, signal.SIGKILL)
+                return End(cause, _as_shell(process.wait()), was_killed=True)
+            again = self._signals.wait(min(left_s, _GROUP_CHECK_S))
+            if again in _STOPPING | _PASSED_ON:
+                _signal(process, again)
+        return End(cause, _as_shell(process.returncode))
+
+
+def _is_busy(words: Sequence[str], within_s: float) -> bool:
+    """Whether these words exit 0: the command has work to finish. No, if they take longer than ``within_s`` or 5 s."""
+    from subprocess import DEVNULL, TimeoutExpired, run  # noqa: PLC0415 - as in _started
+
+    timeout_s = min(within_s, _PROBE_S)
+    try:
+        done = run(  # noqa: S603 - the operator's own command line
+            words,
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            timeout=timeout_s,
+            check=False,
+            preexec_fn=_unblock_signals,
+        )
+    except (OSError, TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _as_shell(code: int) -> int:
+    return code if code >= 0 else 128 - code
+
+
+def _signal(process: Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _is_alive(group: int) -> bool:
+    """Whether a process of the group still runs. Reads /proc, because killpg also finds zombies."""
+    for stat_file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # Behind the name in brackets, which may contain anything: state, parent, group (proc(5)).
+            state, _, its_group = stat_file.read_bytes().rpartition(b")")[2].split()[:3]
+            if int(its_group) == group and state not in b"ZX":
+                return True
+    return False
+
+
+def _unblock_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+
+
+def _dying_with_parent(signals: Signals) -> Callable[[], None]:
+    """Return the function that the forked child calls before it becomes the command."""
+    import ctypes  # noqa: PLC0415 - as in Supervisor._started
+
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    parent, mask = os.getpid(), signals.before
+
+    def prepare() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(128 + signal.SIGKILL)  # the parent ended before prctl
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    return prepare

@@ -52,13 +52,8 @@ class ConcurrencyLimit(Lock):
         self._descriptor: int | None = None
 
     @property
-    def is_held(self) -> bool:
-        """Whether this object holds the lock. Does not look at the files."""
-        return self._descriptor is not None
-
-    @property
     def lock_id(self) -> int | None:
-        """The id that is held."""
+        """As ``Lock.lock_id``."""
         return self._lock_id
 
     def path(self, lock_id: int) -> Path:

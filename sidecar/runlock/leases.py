@@ -115,19 +115,14 @@ class Leases(Lock):
         return self._ttl_s * _HELD_PART
 
     @property
-    def is_held(self) -> bool:
-        """Whether a lease is held now, by the holder's clock. Does not ask Redis."""
-        return self._lease is not None and self._lease.lasts(self._clock())
-
-    @property
     def lock_id(self) -> int | None:
-        """The id of the lease, while it is held."""
-        return self._lease.slot if self._lease and self.is_held else None
+        """The id of the lease, while it is held by the holder's clock."""
+        return self._lease.slot if self._lease and self._lease.lasts(self._clock()) else None
 
     def acquire(self) -> int | None:
         """As ``Lock.acquire``. Raises LockError if Redis does not answer, or answers too late."""
-        if self._lease and self.is_held:
-            return self._lease.slot
+        if (held := self.lock_id) is not None:
+            return held
         self._lease = None
         word, sent_at = secrets.token_hex(16), self._clock()
         try:

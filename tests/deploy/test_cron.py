@@ -11,8 +11,7 @@ import pytest
 
 from sidecar.cli import daemon_commands, settings_options
 from sidecar.config.load import load
-from sidecar.runlock import exec_program
-from sidecar.runlock.options import contradictions
+from sidecar.runlock import exec_options
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 CRONTAB: Final = (DEPLOY / "cron" / "health-arbiter").read_text()
@@ -27,10 +26,10 @@ def test_each_job_runs_every_minute_with_valid_options_and_times(when: str, user
     assert not re.search(r"(?<!\\)%", command), "cron ends the command at %"
     _, name, *words = shlex.split(command.partition(" 2>&1 | ")[0])
     if name == "exec":
-        options = exec_program.options_of(words)
-        assert contradictions(options) == []
+        options = exec_options.options_of(words)
+        assert exec_options.contradictions(options) == []
         assert "--every 60s" in command
-        assert options.most_standbys
+        assert options.standbys
         assert options.command[0].startswith("/")
     else:
         given = settings_options.given(daemon_commands.run.make_context("run", words))
@@ -48,14 +47,14 @@ def test_crontab_has_both_kinds_of_jobs() -> None:
 
 def test_page_has_the_exit_codes_of_the_help() -> None:
     codes = re.compile(r"^(?:\| |  )(\d\S*(?: to \d+)?)(?: \||  )", re.MULTILINE)
-    in_help = [code.replace("..", " to ") for code in codes.findall(exec_program.EPILOG)]
+    in_help = [code.replace("..", " to ") for code in codes.findall(exec_options.EPILOG)]
     assert codes.findall(PAGE) == in_help
     assert in_help
 
 
 def test_every_option_on_the_page_exists() -> None:
     known = {option for param in daemon_commands.run.params for option in param.opts}
-    known |= {*re.findall(r"--[a-z-]+", exec_program.parser().format_help())}
+    known |= {*re.findall(r"--[a-z-]+", exec_options.parser().format_help())}
     assert {*re.findall(r"`(--[a-z-]+)", PAGE)} - known == set()
 
 

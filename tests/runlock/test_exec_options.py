@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.cli.main import main
-from sidecar.runlock import exec_program
-from sidecar.runlock.exec_program import options_of
-from sidecar.runlock.options import ExecOptions, Life, contradictions
+from sidecar.runlock import execute
+from sidecar.runlock.exec_options import ExecOptions, contradictions, options_of
 
 
 def _options(line: str) -> ExecOptions:
@@ -28,9 +27,9 @@ def test_command_line_without_options_is_that_of_the_defaults() -> None:
     [
         ("--redis-file /etc/url --ttl 1m", {"redis_file": Path("/etc/url"), "ttl_s": 60.0}),
         ("--name import --max-procs 3 --no-inherit-lock", {"name": "import", "max_procs": 3, "inherit_lock": False}),
-        ("--standby --standby-for 5m --every 1.5s", {"standby": True, "standby_for_s": 300.0, "every_s": 1.5}),
+        ("--standby --standby-for 5m --every 1.5s", {"standbys": 1, "standby_for_s": 300.0, "every_s": 1.5}),
         ("--standbys 3 --interval 500ms", {"standbys": 3, "interval_s": 0.5}),
-        ("--lifetime 1h --lifetime-max 2h --busy-file b", {"lifetime_s": 3600, "lifetime_max_s": 7200}),
+        ("--lifetime 1h --lifetime-max 2h", {"lifetime_s": 3600, "lifetime_max_s": 7200}),
         ("--busy-command 'test -e x' --grace 3", {"busy_command": ["test", "-e", "x"], "grace_s": 3.0}),
         ("--lifetime-jitter 0.2", {"lifetime_jitter": 0.2}),
     ],
@@ -39,7 +38,7 @@ def test_options_are_read(line: str, read: dict[str, object]) -> None:
     assert _options(line)._asdict().items() >= read.items()
 
 
-@pytest.mark.parametrize("program", [exec_program.main, lambda words: main(["exec", *words])], ids=["alone", "sidecar"])
+@pytest.mark.parametrize("program", [execute.main, lambda words: main(["exec", *words])], ids=["alone", "sidecar"])
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -66,7 +65,7 @@ def test_unreadable_command_line_is_refused(program, words: list[str], said: str
         "--lifetime 61s",
         "--lifetime 5m --standby",
         "--lifetime 5m --standby --standby-for 311s",
-        "--lifetime 5m --lifetime-max 10m --busy-file b --standby --standby-for 611s",
+        "--lifetime 5m --lifetime-max 10m --busy-command b --standby --standby-for 611s",
         "--lifetime 241s --max-procs 4",
         "--lifetime 5m --standby --standby-for 311s --max-procs 4",
         "--standby --standby-for 61s",
@@ -82,17 +81,17 @@ def test_times_without_a_gap_are_accepted(line: str) -> None:
         ("--lifetime 60s", "S > L > C does not hold: a main ends every L = 60s, and .* every C = 60s"),
         ("--lifetime 4m --max-procs 4", r"S/k > L/k > C does not hold: .* every L/k = 4m / 4 = 60s, .* C = 60s"),
         ("--lifetime 5m --standby --standby-for 310s", "S > L > C does not hold: .* S = 310s, and .* L = 310s"),
-        ("--lifetime 5m --lifetime-max 10m --busy-file b --standby --standby-for 10m", "S = 10m, and .* L = 610s"),
+        ("--lifetime 5m --lifetime-max 10m --busy-command b --standby --standby-for 10m", "S = 10m, and .* L = 610s"),
         ("--lifetime 5m --max-procs 2 --standbys 3 --standby-for 465s", "the last one waits up to L = 465s"),
         ("--standby --standby-for 60s", "waits S = 60s, and the next is started only every C = 60s"),
         ("--standby --standby-for 150s --max-procs 3", "C = 60s, for k = 3"),
         ("--interval 0", "--interval must be more than 0"),
         ("--every 0", "--every must be more than 0"),
         ("--standby-for 5m", "--standby-for needs --standby"),
-        ("--lifetime-max 5m --busy-file x", "--lifetime-max needs a --lifetime"),
-        ("--lifetime 5m --lifetime-max 6m", "--lifetime-max needs --busy-file or --busy-command"),
-        ("--lifetime 5m --busy-file x", "need a --lifetime-max"),
-        ("--lifetime 5m --lifetime-max 5m --busy-file x", "--lifetime-max must be more"),
+        ("--lifetime-max 5m --busy-command x", "--lifetime-max needs a --lifetime"),
+        ("--lifetime 5m --lifetime-max 6m", "--lifetime-max and --busy-command need one another"),
+        ("--lifetime 5m --busy-command x", "need one another"),
+        ("--lifetime 5m --lifetime-max 5m --busy-command x", "--lifetime-max must be more"),
         ("--max-procs 0", "--max-procs must be at least 1"),
         ("--standbys -1", "--standbys must not be negative"),
         ("--lifetime 5m --lifetime-jitter 1", "--lifetime-jitter must be 0 or more, and less than 1"),
@@ -129,37 +128,37 @@ def test_contradiction_is_refused_before_anything_is_locked(tmp_path: Path, capf
 def test_jitter_shortens_a_life_and_not_below_the_time_of_the_next_starts(
     line: str, chance: float, lives_s: float
 ) -> None:
-    options = _options(line)._replace(lifetime_max_s=600)
-    life = options.life(chance)
-    assert life.lifetime_s == pytest.approx(lives_s)
-    assert life.lifetime_max_s == 600
+    assert _options(line).with_jitter(chance).lifetime_s == pytest.approx(lives_s)
 
 
 @pytest.mark.parametrize(
     ("life", "age_s", "busy", "over"),
     [
-        (Life(), 1e9, False, False),
-        (Life(300), 299.9, False, False),
-        (Life(300), 300, False, True),
-        (Life(300), 300, True, True),
-        (Life(300, 600), 300, False, True),
-        (Life(300, 600), 300, True, False),
-        (Life(300, 600), 599.9, True, False),
-        (Life(300, 600), 600, True, True),
+        ((0, 0), 1e9, False, False),
+        ((300, 0), 299.9, False, False),
+        ((300, 0), 300, False, True),
+        ((300, 0), 300, True, True),
+        ((300, 600), 300, False, True),
+        ((300, 600), 300, True, False),
+        ((300, 600), 599.9, True, False),
+        ((300, 600), 600, True, True),
     ],
     ids=str,
 )
 def test_a_life_is_over_at_its_age_and_later_only_while_it_is_busy(
-    life: Life, age_s: float, *, busy: bool, over: bool
+    life: tuple[float, float], age_s: float, *, busy: bool, over: bool
 ) -> None:
-    assert life.is_over(age_s, busy=busy) is over
+    options = ExecOptions(["true"], lifetime_s=life[0], lifetime_max_s=life[1])
+    assert options.is_over(age_s, busy=busy) is over
 
 
 def _fewest(options: ExecOptions, chance: random.Random) -> int:
     """The fewest mains at a time in six hours, after all of them have started together at 0."""
     k = options.max_procs
     starts = [number * options.every_s + 1 for number in range(int(6 * 3600 / options.every_s))]
-    events = [(at, "start") for at in starts] + [(options.life(chance.random()).lifetime_s, "end") for _ in range(k)]
+    events = [(at, "start") for at in starts] + [
+        (options.with_jitter(chance.random()).lifetime_s, "end") for _ in range(k)
+    ]
     heapq.heapify(events)
     running, standbys, fewest = k, 0, k
     while events[0][0] < starts[-1]:
@@ -174,7 +173,7 @@ def _fewest(options: ExecOptions, chance: random.Random) -> int:
                 continue
             standbys -= 1
         running += 1
-        heapq.heappush(events, (at + options.life(chance.random()).lifetime_s, "end"))
+        heapq.heappush(events, (at + options.with_jitter(chance.random()).lifetime_s, "end"))
     return fewest
 
 
