@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from .celery_worker import arbiter_celery as arbiter_celery
     from .django_middleware import ArbiterDjangoMiddleware as ArbiterDjangoMiddleware
     from .exchange import report_exception
-    from .flask_app import arbiter_flask as arbiter_flask
     from .log_handler import ArbiterHandler
     from .redaction import redacted
     from .reporting import configure, heartbeat, report, results, stats
     from .wsgi import ArbiterWSGIMiddleware
+    from .wsgi import arbiter_flask as arbiter_flask
 
 __all__ = [
     "ArbiterHandler",
@@ -51,7 +51,7 @@ _MODULES: Final = {
     "ArbiterWSGIMiddleware": "wsgi",
     "arbiter_aiohttp_middleware": "aiohttp_server",
     "arbiter_celery": "celery_worker",
-    "arbiter_flask": "flask_app",
+    "arbiter_flask": "wsgi",
     "redacted": "redaction",
     "report_exception": "exchange",
     **dict.fromkeys(("BusyError", "Cascade", "ExhaustedError"), "cascade"),

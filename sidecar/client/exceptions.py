@@ -10,7 +10,7 @@ from functools import lru_cache
 from types import CodeType, MappingProxyType, TracebackType
 from typing import Any, Final
 
-from .reports import WORD_LIMIT
+from .sums import WORD_LIMIT
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from . import exceptions
-from .emitter import LOGGER
 from .exchange import mark_reported
-from .reporting import report
+from .reporting import LOGGER, report
 
 LEVELS: Final[Mapping[int, str]] = MappingProxyType({logging.WARNING: "investigation", logging.ERROR: "server_error"})
 """Lowest level of logging: level of the sidecar. Only ``server_error`` counts."""

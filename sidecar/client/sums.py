@@ -1,33 +1,71 @@
-"""Adds reports up, within bounds, until the sidecar has them. It knows no thread, no socket and no clock."""
+"""What waits for the sidecar: reports added up, within bounds, as the JSON objects that its local listener reads.
+
+It knows no thread, no socket and no clock. Characters that the listener would refuse become ``_``, because one bad
+object would refuse the whole request.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from .local_http import Outcome
-from .reports import MESSAGE_LIMIT, MOST, ReportSeries
+
+LEVELS: Final = frozenset({"server_error", "client_error", "investigation", "recovered"})
+WORD_LIMIT: Final = 64
+"""Characters of a kind, a fingerprint and the start of an app."""
+
+MESSAGE_LIMIT: Final = 200
+"""Characters. Messages are for readers of ``/why``, and requests have to stay small."""
+
+MOST: Final = 1_000_000
+"""Maximum number in one object; the next request has the rest."""
 
 KEEP_S: Final = 30.0
 """Maximum age of a sum. An older one would count as new errors of an app that may have recovered."""
 
+KEPT_SERIES: Final = 256
+"""Maximum number of series of errors that wait. Errors of further kinds, fingerprints and starts are dropped."""
+
 OBJECTS: Final = 40
 """Maximum number of objects in one request; its body stays below the 64 KiB that the listener takes."""
 
-KEPT_SERIES: Final = 256
-FOLDED_SERIES: Final = 64
+_NOT_IN_A_WORD: Final = re.compile(r"[^A-Za-z0-9_.:/-]", re.ASCII)
+_NOT_IN_A_TOKEN: Final = re.compile(r"[^\x21-\x7e]")
 
 
-KEPT_OF_MESSAGE: Final = 512
-"""Characters. Secrets are removed when a message is sent, once for all reports that are added up."""
+class ReportSeries(NamedTuple):
+    """What is added up in one number, and leaves in one object."""
+
+    path: str  # of the listener
+    field: str  # that has the number
+    tags: tuple[tuple[str, str | bool], ...] = ()  # the other fields
 
 
-class Increment(NamedTuple):
-    """One call."""
+HEARTBEAT: Final = ReportSeries("/heartbeat", "")
+OK: Final = ReportSeries("/results", "ok")
+FAILED: Final = ReportSeries("/results", "failed")
 
-    series: ReportSeries
-    number: int
-    message: str | None = None
+
+@lru_cache(maxsize=512)
+def errors(
+    level: str, kind: str | None, fingerprint: str | None, app_start: str | None, *, fatal: bool = False
+) -> ReportSeries:
+    """Return the series of these errors. Raises ValueError for an unknown level, which the listener would refuse."""
+    if level not in LEVELS:
+        raise ValueError(f"level: takes one of {', '.join(sorted(LEVELS))}")
+    tags: dict[str, str | bool] = {"level": level}
+    if kind:
+        tags["kind"] = _NOT_IN_A_WORD.sub("_", str(kind)[:WORD_LIMIT])
+    if fingerprint:
+        tags["fingerprint"] = _NOT_IN_A_TOKEN.sub("_", str(fingerprint)[:WORD_LIMIT])
+    if app_start:
+        tags["app_start"] = _NOT_IN_A_TOKEN.sub("_", str(app_start)[:WORD_LIMIT])
+    if fatal:
+        tags["fatal"] = True
+    return ReportSeries("/errors", "count", tuple(tags.items()))
 
 
 class ReportRequest(NamedTuple):
@@ -60,29 +98,22 @@ class Sums:
     def __bool__(self) -> bool:
         return bool(self.kept or self.gauges)
 
-    def add(self, report: Increment, now: float) -> None:
-        """Add a report. Of too many series the further ones are folded, and then dropped."""
-        self.taken += report.number
-        total = self._sum_of(report.series, now)
+    def add(self, series: ReportSeries, number: int, message: str | None, now: float) -> None:
+        """Add a report up. Results and heartbeats are three series at most, and always have room."""
+        self.taken += number
+        total = self.kept.get(series)
         if total is None:
-            self.dropped += report.number
-        else:
-            total.count += report.number
-            total.message = report.message or total.message
+            if len(self.kept) >= KEPT_SERIES and series.path == "/errors":
+                self.dropped += number
+                return
+            total = self.kept[series] = Sum(now)
+        total.count += number
+        total.message = message or total.message
 
     def drop(self, count: int) -> None:
         """Count reports that cannot be sent."""
         self.taken += count
         self.dropped += count
-
-    def _sum_of(self, series: ReportSeries, now: float) -> Sum | None:
-        total = self.kept.get(series)
-        if total is None and len(self.kept) >= KEPT_SERIES and series.folded is not None:
-            series = series.folded
-            total = self.kept.get(series)
-        if total is None and len(self.kept) < KEPT_SERIES + FOLDED_SERIES:
-            total = self.kept[series] = Sum(now)
-        return total
 
     def requests(self) -> Iterator[ReportRequest]:
         """Yield all sums and gauges: errors are an array, results one object, a heartbeat has no body."""

@@ -1,14 +1,16 @@
-"""WSGI middleware: 5xx and exceptions are errors, every request is a result."""
+"""Middleware for WSGI, and for Flask: 5xx and exceptions are errors, every request is a result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from .exchange import CURRENT, Exchange
+from .exchange import CURRENT, Exchange, failed_here
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from flask import Flask
 
 
 class ArbiterWSGIMiddleware:
@@ -92,3 +94,28 @@ class _Body:
         finally:
             self._exchange.has_left = True  # unless it has read everything, and the request has its result
             self._exchange.finished()
+
+
+def arbiter_flask(app: Flask, *, ignore_paths: Collection[str] = ()) -> None:
+    """Report the requests of ``app``. Requests for ``ignore_paths``, such as a health page, are not reported.
+
+    Flask turns exceptions into responses before WSGI can see them. So this also listens to its signal
+    ``got_request_exception``, and notes the exceptions that an ``errorhandler`` of the app answers.
+    """
+    from flask import got_request_exception  # noqa: PLC0415 - an app of another framework has no Flask
+
+    handle = app.handle_user_exception
+
+    def handle_and_note(error: Exception) -> Any:
+        exchange = CURRENT.get()
+        if exchange is not None:
+            exchange.noted(error)
+        return handle(error)
+
+    app.handle_user_exception = handle_and_note  # type: ignore[method-assign, assignment]
+    app.wsgi_app = ArbiterWSGIMiddleware(app.wsgi_app, ignore_paths=ignore_paths)  # type: ignore[method-assign]
+    got_request_exception.connect(_failed, app)
+
+
+def _failed(_app: Flask, exception: BaseException, **_: object) -> None:
+    failed_here(exception)

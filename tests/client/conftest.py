@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sidecar.client import configure, emitter, exceptions
+from sidecar.client import configure, exceptions, reporting
 from sidecar.client.local_http import LocalHttp, Outcome
 from sidecar.client.reporting import EMITTER
 from sidecar.core.app_reports import ErrorReport, Results
@@ -66,7 +66,7 @@ def _nowhere() -> None:
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a machine that stops for seconds the same results: for two reports of one exception, and for ``close``."""
     monkeypatch.setattr(exceptions, "SAME_S", 3600.0)
-    monkeypatch.setattr(emitter, "EXIT_S", 60.0)
+    monkeypatch.setattr(reporting, "EXIT_S", 60.0)
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from client.conftest import Listener, Totals
-from sidecar.client import BusyError, Cascade, ExhaustedError, call_slots
-from sidecar.client.call_slots import CallSlots
-from sidecar.client.cascade import Figures
+from sidecar.client import BusyError, Cascade, ExhaustedError, cascade
+from sidecar.client.cascade import CallSlots, Figures
 
 UNTOUCHED = Figures(success_rate=1, weight=1, limit=10, in_flight=0)
 
@@ -51,8 +50,8 @@ def cascade_of(*nodes: str, clock: Clock | None = None, timeout_s: float = 3600.
 
 @pytest.fixture
 def _one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_slots, "FIRST", 1)
-    monkeypatch.setattr(call_slots, "HIGHEST", 1)
+    monkeypatch.setattr(cascade, "FIRST", 1)
+    monkeypatch.setattr(cascade, "HIGHEST", 1)
 
 
 async def fail(cascade: Cascade[str], *nodes: str) -> None:

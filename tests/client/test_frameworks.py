@@ -6,17 +6,22 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from http import HTTPStatus
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 from wsgiref.util import setup_testing_defaults
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from client.conftest import Totals, failed
 from sidecar import client
+from sidecar.client.exchange import CURRENT
 
 MySqlError = type("OperationalError", (Exception,), {"__module__": "pymysql.err"})
 
@@ -216,3 +221,71 @@ def test_failed_and_retried_tasks_of_celery_are_errors(totals: Totals) -> None:
     assert added() == failed("mysql")
     work.delay("/redis")
     assert added() == {"failed": 2, "server_error redis": 2}
+
+
+# -- aiohttp ----------------------------------------------------------------------------------------------------
+
+
+def _from_driver() -> BaseException:
+    error = web.HTTPServiceUnavailable()
+    error.__cause__ = RedisConnectionError("gone")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (web.Response(), {"ok": 1}),
+        (web.HTTPFound("/fine"), {"ok": 1}),
+        (web.HTTPNotFound(), {"ok": 1}),
+        (web.Response(status=503), failed("http_503")),
+        (web.HTTPInternalServerError(), failed("HTTPInternalServerError")),
+        (_from_driver(), failed("redis")),
+        (RedisConnectionError("gone"), failed("redis")),
+        (ConnectionResetError("of a database"), failed("ConnectionResetError")),
+        (asyncio.CancelledError(), {}),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, dict) else "",
+)
+async def test_status_and_exceptions_decide(
+    end: web.Response | BaseException, expected: dict[str, int], totals: Totals
+) -> None:
+    async def handle(_request: web.Request) -> web.StreamResponse:
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    request = make_mocked_request("GET", "/", transport=Mock(is_closing=lambda: False))
+    passed: object = None
+    try:
+        passed = await client.arbiter_aiohttp_middleware(request, handle)
+    except BaseException as error:  # noqa: BLE001 - it has to pass through unchanged
+        passed = error
+    assert passed is end
+    assert totals() == expected
+    assert CURRENT.get() is None
+
+
+async def test_client_that_leaves_within_a_stream_is_no_error(totals: Totals) -> None:
+    left, ended = asyncio.Event(), asyncio.Event()
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await left.wait()
+        try:
+            while True:
+                await response.write(b"x" * 65_536)
+        finally:
+            ended.set()
+
+    app = web.Application(middlewares=[client.arbiter_aiohttp_middleware])
+    app.router.add_get("/", stream)
+    async with TestClient(TestServer(app)) as browser:
+        response = await browser.get("/")
+        response.close()
+        left.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), 60)
+    assert ended.is_set()
+    assert totals() == {}

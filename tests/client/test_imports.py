@@ -14,7 +14,7 @@ from sidecar import client
 ROOT = Path(__file__).parents[2]
 AT_ONCE = {
     "sidecar",
-    *(f"sidecar.client{name}" for name in ("", ".emitter", ".local_http", ".reporting", ".reports", ".sums")),
+    *(f"sidecar.client{name}" for name in ("", ".local_http", ".reporting", ".sums")),
 }
 COSTLY = {"asyncio", "http", "json", "logging", "multiprocessing", "ssl", "subprocess", "urllib"}
 

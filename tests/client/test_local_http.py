@@ -13,10 +13,9 @@ import pytest
 
 from harness.ports import free_port
 from harness.waiting import wait_for
-from sidecar.client.emitter import Emitter
 from sidecar.client.local_http import RETRY_S, LocalHttp, Outcome
-from sidecar.client.reports import HEARTBEAT
-from sidecar.client.sums import Increment
+from sidecar.client.reporting import Emitter
+from sidecar.client.sums import HEARTBEAT
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 
@@ -181,7 +180,7 @@ def test_reports_leave_from_another_thread_and_the_caller_does_not_wait(serve: S
     http.timeout_s = 0.05  # it never answers
     emitter = Emitter(lambda: http)
     for _ in range(100):
-        emitter.take(Increment(HEARTBEAT, 1))
+        emitter.take(HEARTBEAT, 1)
     with suppress(AssertionError):
         wait_for(lambda: emitter.stats() == (100, 0, 0), timeout_s=60, what="all is handed over")
     assert emitter.stats() == (100, 0, 0)

@@ -1,4 +1,4 @@
-"""The functions of ``sidecar.client``, and what only a process of its own can show: forks, ends, the environment."""
+"""The functions of ``sidecar.client``, the emitter, and what only a process of its own can show: forks, the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,11 @@ import pytest
 
 from client.conftest import Listener, Totals
 from harness.ports import free_port
+from harness.waiting import wait_for
 from sidecar.client import heartbeat, report, results, stats
+from sidecar.client.local_http import Outcome
+from sidecar.client.reporting import QUEUE_LIMIT, Emitter, Stats
+from sidecar.client.sums import KEEP_S, OK, ReportSeries, errors
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Results
 from sidecar.inputs.report_bodies import read_errors
 
@@ -47,7 +51,7 @@ def _run(code: str, **environ: str) -> str:
     return _output(_start(code, **environ))
 
 
-PATIENT = "from sidecar.client import emitter, local_http; emitter.EXIT_S = local_http.TIMEOUT_S = 60.0\n"
+PATIENT = "from sidecar.client import reporting, local_http; reporting.EXIT_S = local_http.TIMEOUT_S = 60.0\n"
 """The end of the program waits longer than for a sidecar."""
 
 
@@ -135,6 +139,171 @@ def test_results_that_cannot_be_sent_are_counted_and_raise_nothing(given: tuple[
     results(*given)
     assert stats().dropped == before + 1
     assert totals() == {}
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def emitter(listener: Listener, clock: Clock) -> Emitter:
+    """On a clock that stands still, and without the thread that would send by itself: ``close`` sends."""
+    emitter = Emitter(lambda: listener, clock)
+    emitter._has_thread = True
+    return emitter
+
+
+def _error(kind: str = "redis") -> ReportSeries:
+    return errors("server_error", kind, None, None)
+
+
+def _repeat(times: int, act: Callable[[], object]) -> None:
+    for _ in range(times):
+        act()
+
+
+# -- the emitter -------------------------------------------------------------------------------------------------------
+
+
+def test_reports_leave_by_themselves_also_after_the_thread_has_ended(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sidecar.client.reporting.IDLE_S", 0.1)
+    emitter = Emitter(lambda: listener)
+    for number in range(1, 4):
+        emitter.take(_error(), 2)
+        wait_for(lambda: not emitter._has_thread, timeout_s=60, what="the thread has ended")
+        assert listener.totals() == {"server_error redis": 2 * number}
+        assert emitter.stats() == Stats(sent=2 * number, kept=0, dropped=0)
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------
+
+
+def test_queue_behind_a_thread_that_hangs_is_bounded_and_its_caller_does_not_wait(emitter: Emitter) -> None:
+    with emitter._lock:
+        _repeat(QUEUE_LIMIT + 5, lambda: emitter.take(_error(), 1))
+    assert emitter.stats() == Stats(sent=0, kept=QUEUE_LIMIT, dropped=5)
+
+
+# -- a sidecar that is away -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", [Outcome.AWAY, Outcome.FULL])
+def test_counts_wait_for_the_sidecar_and_gauges_do_not(
+    outcome: Outcome, listener: Listener, emitter: Emitter, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sidecar.client.reporting.EXIT_S", 0.0)
+    listener.outcome = outcome
+    emitter.take(_error(), 50)
+    emitter.take_gauge("in_flight", 7)
+    emitter.close()
+    assert listener.posts == 1, "the results are not tried after the errors"
+    clock.now += KEEP_S
+    emitter.take(_error("fresh"), 3)
+    assert emitter.stats() == Stats(sent=0, kept=53, dropped=0)
+    emitter.close()
+    assert emitter.stats() == Stats(sent=0, kept=3, dropped=50)
+    listener.outcome = Outcome.SENT
+    emitter.take(OK, 2)
+    emitter.close()
+    assert listener.totals() == {"server_error fresh": 3, "ok": 2}
+    assert listener.results[0].in_flight is None, "requests may have come meanwhile"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.NOWHERE, Outcome.REFUSED])
+def test_without_a_sidecar_everything_is_dropped_and_counted(
+    outcome: Outcome, listener: Listener, emitter: Emitter
+) -> None:
+    listener.outcome = outcome
+    emitter.take(_error(), 2)
+    emitter.take(OK, 4)
+    emitter.close()
+    assert emitter.stats() == Stats(sent=0, kept=0, dropped=6)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (Outcome.AWAY, "no sidecar answers at in memory: reports wait for at most 30 s, then they are dropped"),
+        (Outcome.REFUSED, "127.0.0.1:9181 answers 400"),
+    ],
+)
+def test_each_fault_is_said_once_in_the_log(
+    outcome: Outcome, said: str, listener: Listener, emitter: Emitter, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener.refusal = "127.0.0.1:9181 answers 400"
+    for answer in (outcome, Outcome.SENT, outcome):
+        listener.outcome = answer
+        emitter.take(_error(), 1)
+        emitter.take(OK, 1)
+        emitter.close()
+    assert caplog.messages == [said]
+    emitter.use(lambda: listener)
+    emitter.take(_error(), 1)
+    emitter.close()
+    assert caplog.messages == [said] * 2, "of another sidecar it is said again"
+
+
+# -- threads, signals, forks, the end ---------------------------------------------------------------------------
+
+
+def test_threads_lose_and_double_nothing(listener: Listener) -> None:
+    emitter = Emitter(lambda: listener)
+    threads = [threading.Thread(target=_repeat, args=(500, lambda: emitter.take(_error(), 1))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    emitter.close()
+    assert listener.totals() == {"server_error redis": 4_000}
+    assert emitter.stats() == Stats(sent=4_000, kept=0, dropped=0)
+
+
+def test_signal_handler_may_report_while_its_thread_sends(
+    listener: Listener, emitter: Emitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = listener.post
+
+    def interrupted(path: str, body: bytes, now: float) -> Outcome:
+        emitter.take(_error("signal"), 1)
+        return post(path, body, now)
+
+    monkeypatch.setattr(listener, "post", interrupted)
+    emitter.take(_error("call"), 1)
+    emitter.close()
+    monkeypatch.setattr(listener, "post", post)
+    emitter.close()
+    assert listener.totals() == {"server_error call": 1, "server_error signal": 1}
+
+
+def test_closing_does_not_wait_for_a_thread_that_hangs(emitter: Emitter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.client.reporting.EXIT_S", 0.01)
+    emitter.take(_error(), 1)
+    with emitter._sending:
+        emitter.close()
+    assert emitter.stats() == Stats(sent=0, kept=1, dropped=0)
+
+
+def test_child_after_a_fork_begins_with_nothing_and_reports(listener: Listener, emitter: Emitter) -> None:
+    emitter.take(_error("parent"), 1)
+    with emitter._lock, emitter._sending:
+        child = os.fork()
+        if not child:
+            emitter.start_afresh()
+            emitter.take(_error("child"), 1)
+            emitter.close()
+            os._exit(0 if listener.totals() == {"server_error child": 1} else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert emitter.stats() == Stats(sent=0, kept=1, dropped=0)
 
 
 # -- processes of their own, which post to a listener -----------------------------------------------------------------
