@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from sidecar.core.claims import Answer, Beat, Claim, Denied, Fleet, Granted, LeaseRequest, Unknown
 from sidecar.core.fleet import members
-from sidecar.core.fleet.decide import decide
+from sidecar.core.fleet.decide import decide, is_due
+from sidecar.core.fleet.fleet_events import fleet_of
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.fleet.records import Epoch
-from sidecar.core.fleet.summary import fleet_of, is_due
 from sidecar.core.fleet.view import (
     Asked,
     BeatReply,

@@ -23,8 +23,9 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from sidecar.core.fleet.draft import Draft
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, StoredRecord
-from sidecar.core.fleet.view import AHEAD_US, Known
+from sidecar.core.fleet.view import AHEAD_US, BeatReply, Known
 from sidecar.core.types import US_PER_S
 
 R = TypeVar("R", bound=StoredRecord)
@@ -66,6 +67,19 @@ def is_other_process(run_id: str, epoch: Epoch, known: Known, now_us: int) -> bo
         return bool(run_id)
     was_met = bool(epoch.met_us) and now_us - epoch.met_us <= _longest_us(known)
     return known.epoch.run_id not in ("", run_id) and not was_met
+
+
+def is_due(reply: BeatReply, known: Known, settings: FleetSettings) -> bool:
+    """Whether the answer to a beat shows a loss, or another process or address, that has to be recorded."""
+    epoch, former = reply.epoch, known.epoch
+    if not epoch.born_us or epoch.servers != settings.servers:
+        return True
+    if is_other_process(reply.run_id, epoch, known, reply.now_us):
+        return True
+    if not former.born_us:
+        return False
+    is_other = epoch.born_us != former.born_us or epoch.grants < former.grants
+    return (is_other and epoch.losses <= former.losses) or is_stepped(known, reply.now_us)
 
 
 def _noticed(draft: Draft, known: Known) -> Epoch:

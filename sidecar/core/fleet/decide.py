@@ -12,23 +12,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Presence
-from sidecar.core.fleet import data_loss, gates, grant_window, outcomes, slots, trial
+from sidecar.core.claims import Answer, Beat, Claim, Denied, Granted, LeaseRequest, Presence
+from sidecar.core.fleet import data_loss, gates, grant_window, outcomes, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft, common_cause
+from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.gates import GateRefusal
-from sidecar.core.fleet.records import HoldRow
+from sidecar.core.fleet.records import HoldRow, Slot
 from sidecar.core.fleet.view import (
     AHEAD_US,
     Asked,
     Attend,
     Attended,
+    BeatReply,
     Edits,
     EndHold,
+    Known,
     MemberKey,
     PutHold,
     Request,
     ReturnGrant,
     View,
+    member_incarnation,
 )
 from sidecar.core.types import US_PER_S, Hold
 
@@ -50,6 +54,25 @@ def decide(view: View, request: Request) -> tuple[Any, Edits]:
     return _RULES[type(request.asked)](draft, request.asked)
 
 
+def is_due(reply: BeatReply, beat: Beat, known: Known, settings: FleetSettings) -> bool:
+    """Whether the answer to a beat shows anything that has to be decided and written."""
+    state = reply.state
+    if beat.first or beat.presence in (Presence.DOWN, Presence.GONE) or not reply.former:
+        return True
+    has_members_gone = bool(reply.struck) and (
+        state.missing > 0 or bool(state.open_culls) or 2 * reply.silent >= reply.alive
+    )
+    has_ended = 0 < state.due_us <= reply.now_us
+    has_several = reply.alive > 1 and reply.now_us - state.several_us >= SEVERAL_EVERY_US
+    is_other_incarnation = member_incarnation(reply.former) != beat.incarnation
+    is_sick = trial.is_majority(reply.median_errors, settings.error_limit, sum(reply.causes.values()), reply.alive)
+    return (
+        (has_members_gone or has_ended or has_several or is_other_incarnation)
+        or trial.is_due(state, reply.causes, reply.now_us, is_sick=is_sick)
+        or data_loss.is_due(reply, known, settings)
+    )
+
+
 # -- a claim --------------------------------------------------------------------------------------------------------
 
 
@@ -65,10 +88,11 @@ def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
     outcomes.grant(draft, claim.instance, claim.claim_id, member, cause, is_lease=False)
     trial.culled(draft, cause)
     if not has_token:
-        _count(draft)
-        draft.epoch = replace(draft.epoch, granted_us=draft.now_us)
+        draft.epoch = replace(draft.epoch, grants=draft.epoch.grants + 1, granted_us=draft.now_us)
     granted = Granted(used, capacity, replayed=is_replay, alive=alive, suspect=draft.suspect)
-    return granted, _with_grant(draft, claim)
+    bounds, window_us = grant_window.bounds(draft), draft.limits.window_us
+    edits = replace(draft.edits(), grant=claim.claim_id, window_us=window_us, **bounds._asdict())
+    return granted, edits
 
 
 def _is_standing(draft: Draft, claim: Claim) -> bool:
@@ -77,55 +101,33 @@ def _is_standing(draft: Draft, claim: Claim) -> bool:
     return cull is not None and cull.phase == "out" and cull.claim == claim.claim_id and not cull.is_lease
 
 
-def _with_grant(draft: Draft, claim: Claim) -> Edits:
-    bounds = grant_window.bounds(draft)
-    return replace(
-        draft.edits(),
-        grant=claim.claim_id,
-        capacity=bounds.capacity,
-        most=bounds.most,
-        window_us=draft.limits.window_us,
-    )
-
-
-def _count(draft: Draft) -> None:
-    """Count one more grant. A sidecar that remembers more grants shows a data loss."""
-    draft.epoch = replace(draft.epoch, grants=draft.epoch.grants + 1)
-
-
 # -- a retirement ---------------------------------------------------------------------------------------------------
 
 
 def _retire(draft: Draft, lease: LeaseRequest) -> tuple[Answer, Edits]:
-    cull = draft.culls.get(lease.instance)
-    slots.expire(draft)
-    is_holder = slots.holder_of(draft, lease.instance) == lease.holder
-    is_replay = is_holder and cull is not None and cull.phase == "out" and cull.claim == lease.holder
+    instance, holder = lease.instance, lease.holder
+    cull, slot = draft.culls.get(instance), draft.leases.get(instance)
+    is_out = cull is not None and cull.phase == "out" and cull.claim == holder
+    is_replay = is_out and slot is not None and slot.holder == holder
     refusal = gates.refuse_retirement(draft, lease, is_replay=is_replay)
-    used, capacity = slots.used(draft), slots.capacity(draft, lease)
+    capacity = gates.slots(draft, lease)
     if refusal is not None:
-        return _denied(draft, lease.instance, used, capacity, refusal), draft.edits()
+        return _denied(draft, instance, len(draft.leases), capacity, refusal), draft.edits()
     alive = draft.available
-    if is_replay:
-        slot = draft.leases[lease.instance]
-    else:
-        slot = slots.grant(draft, lease)
-        outcomes.lost(draft, (lease.instance,))
-        member = MemberKey(lease.incarnation, lease.holder)
-        outcomes.grant(draft, lease.instance, lease.holder, member, "", is_lease=True)
-        _count(draft)
+    if slot is None or not is_replay:
+        slot = Slot(holder, lease.incarnation, draft.now_us, round(lease.timeout_s * US_PER_S))
+        draft.leases[instance] = slot
+        outcomes.lost(draft, (instance,))
+        outcomes.grant(draft, instance, holder, MemberKey(lease.incarnation, holder), "", is_lease=True)
+        draft.epoch = replace(draft.epoch, grants=draft.epoch.grants + 1)
     left_s = slot.left_us(draft.now_us) / US_PER_S
-    answer = Granted(slots.used(draft), capacity, replayed=is_replay, alive=alive, suspect=draft.suspect, left_s=left_s)
+    answer = Granted(len(draft.leases), capacity, replayed=is_replay, alive=alive, suspect=draft.suspect, left_s=left_s)
     return answer, draft.edits()
 
 
-def _give_back(draft: Draft, give_back: ReturnGrant) -> tuple[bool, Edits]:
-    was_held = [
-        outcomes.give_back(draft, give_back.instance, give_back.holder, is_lease=True),
-        slots.give_back(draft, give_back.instance, give_back.holder),
-        outcomes.give_back(draft, give_back.instance, give_back.holder, is_lease=False),
-    ]
-    return any(was_held), draft.edits()
+def _give_back(draft: Draft, order: ReturnGrant) -> tuple[bool, Edits]:
+    was_held = outcomes.give_back(draft, order.instance, order.holder)
+    return was_held, draft.edits()
 
 
 # -- a beat ---------------------------------------------------------------------------------------------------------
@@ -146,7 +148,6 @@ def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
     else:
         is_waiting = outcomes.arrive(draft, beat, attend.waited_us)
     outcomes.expire(draft)
-    slots.expire(draft)
     _expire_holds(draft)
     _note_duplicates(draft, beat.instance)
     if draft.fleet > 1 and draft.now_us - draft.several_us >= SEVERAL_EVERY_US:

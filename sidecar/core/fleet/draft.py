@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from sidecar.core.fleet.fleet_settings import Limits, limits
@@ -19,22 +20,17 @@ class Draft:
     """The tables as they will be once the edits are written. The rules read and change them by plain assignment.
 
     ``now_us``: the store's clock. ``limits``: the strictest settings in force, for the fleet as the view has it.
+    ``leases``: those that are not over.
     """
 
     def __init__(self, view: View, request: Request) -> None:
-        self.view = view
-        self.request = request
-        self.now_us = view.now_us
-        self.settings = request.settings
-        self.culls = dict(view.culls)
-        self.leases = dict(view.leases)
-        self.holds = dict(view.holds)
-        self.trials = dict(view.state.trials)
-        self.epoch = view.epoch
-        self.outcomes = dict(view.state.outcomes)
-        self.several_us = view.state.several_us
-        self.duplicates = dict(view.state.duplicates)
-        self.majority_us = view.state.majority_us
+        state = view.state
+        self.view, self.request = view, request
+        self.now_us, self.settings = view.now_us, request.settings
+        self.culls, self.holds = dict(view.culls), dict(view.holds)
+        self.leases = {name: slot for name, slot in view.leases.items() if slot.left_us(view.now_us)}
+        self.trials, self.outcomes, self.duplicates = dict(state.trials), dict(state.outcomes), dict(state.duplicates)
+        self.several_us, self.majority_us, self.epoch = state.several_us, state.majority_us, view.epoch
         self.refund: list[str] = []
         self.entries: list[Entry] = []
         self.limits = self.limits_of(self.fleet)
@@ -96,16 +92,14 @@ class Draft:
 
     def edits(self) -> Edits:
         """What differs from the view."""
-        view, former = self.view, self.view.state
-        rows = (view.culls, view.leases, view.holds, former.trials, former.outcomes, former.duplicates)
-        values = (former.several_us, former.majority_us, view.epoch)
-        is_same = (rows, values) == (
-            (self.culls, self.leases, self.holds, self.trials, self.outcomes, self.duplicates),
-            (self.several_us, self.majority_us, self.epoch),
+        view, state = self.view, self._state()
+        own = (state, self.epoch, self.culls, self.leases, self.holds)
+        if own == (view.state, view.epoch, view.culls, view.leases, view.holds):
+            return Edits()  # as after most refusals
+        open_culls = {cause: count for cause in self.trials if (count := self.open_culls(cause))}
+        state = replace(
+            state, due_us=self._due_us(), open_culls=open_culls, missing=self.missing, retiring=len(self.leases)
         )
-        if is_same:
-            return Edits()  # as after most refusals, though the time alone may change the state
-        state = self._state()
         return Edits(
             state=None if state == view.state else state,
             epoch=None if self.epoch == view.epoch else self.epoch,
@@ -117,15 +111,13 @@ class Draft:
         )
 
     def _state(self) -> FleetState:
-        return FleetState(
+        """The state with what the rules have changed; what follows from the rows is as in the view."""
+        return replace(
+            self.view.state,
             trials=self.trials,
-            several_us=self.several_us,
-            due_us=self._due_us(),
-            open_culls={cause: self.open_culls(cause) for cause in self.trials if self.open_culls(cause)},
-            missing=self.missing,
-            retiring=sum(slot.left_us(self.now_us) > 0 for slot in self.leases.values()),
             outcomes=self.outcomes,
             duplicates=self.duplicates,
+            several_us=self.several_us,
             majority_us=self.majority_us,
         )
 

@@ -1,13 +1,77 @@
-"""What has happened to the fleet and its store between two answers to beats. Log and ledger are tables of these."""
+"""The fleet as the answer to a beat shows it, and what has happened to it and its store since the last answer.
+
+Log, metrics, messages and ledger are tables of these events.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sidecar.core.claims import CauseTrial, Fleet, Unknown
-from sidecar.core.types import Hold
+from sidecar.core.fleet.draft import common_cause
+from sidecar.core.fleet.fleet_settings import FleetSettings, Share
+from sidecar.core.fleet.records import CullOutcome, FleetState
+from sidecar.core.fleet.view import BeatReply
+from sidecar.core.types import US_PER_S, Hold
+
+COMPARED_FROM: Final = 3
+"""Least number of members for a median that a member can be compared with."""
+
+PER_MILLION: Final = 1_000_000
+
+
+def fleet_of(reply: BeatReply, settings: FleetSettings, instance: str, *, duplicate: bool = False) -> Fleet:
+    """The fleet by the answer to a beat of ``instance``."""
+    state, epoch, holds = reply.state, reply.epoch, reply.holds
+    outcomes = ((*key.partition("|"), count) for key, count in state.outcomes.items())
+    culls_by = tuple(sorted((outcome, cause, count) for outcome, _, cause, count in outcomes))
+    rows = ((scope, holds.get(scope)) for scope in ("", instance))  # that of the service before that of the instance
+    is_compared = reply.alive >= COMPARED_FROM
+    return Fleet(
+        alive=reply.alive,
+        suspect=max(0, sum(reply.causes.values())),
+        down=state.missing,
+        draining=min(reply.draining, state.missing),
+        cause=common_cause({cause: count for cause, count in reply.causes.items() if count > 0}),
+        trials=_trials(state, reply.now_us),
+        settings=reply.settings,
+        losses=epoch.losses,
+        helped=_sum_of(culls_by, CullOutcome.HELPED),
+        unhelped=_sum_of(culls_by, CullOutcome.UNHELPED),
+        unclear=_sum_of(culls_by, CullOutcome.UNCLEAR),
+        hold=next((row.shown(scope) for scope, row in rows if row and row.left_us(reply.now_us)), None),
+        retiring=state.retiring,
+        culls_by=culls_by,
+        used=reply.used,
+        capacity=Share.load(settings.capacity).at_most(reply.alive + state.missing),
+        median_errors=reply.median_errors if is_compared and reply.median_errors >= 0 else None,
+        median_ratio=reply.median_ratio / PER_MILLION if is_compared and reply.median_ratio >= 0 else None,
+        duplicate=duplicate,
+        tells_process=bool(reply.run_id),
+    )
+
+
+def _sum_of(culls_by: tuple[tuple[str, str, int], ...], word: str) -> int:
+    return sum(count for outcome, _, count in culls_by if outcome == word)
+
+
+def _trials(state: FleetState, now_us: int) -> tuple[CauseTrial, ...]:
+    return tuple(
+        CauseTrial(
+            cause,
+            record.limit,
+            state.open_culls.get(cause, 0),
+            record.pause_left_us(now_us) / US_PER_S if record.failures else 0.0,
+            record.failures,
+            record.began_us / US_PER_S,
+        )
+        for cause, record in sorted(state.trials.items())
+    )
+
+
+# -- events ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

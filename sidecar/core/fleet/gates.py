@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from sidecar.core.claims import MANUAL, Claim, LeaseRequest
-from sidecar.core.fleet import grant_window, slots
+from sidecar.core.fleet import grant_window
 from sidecar.core.fleet.draft import HOUR_US, Draft
-from sidecar.core.fleet.fleet_settings import OFF
+from sidecar.core.fleet.fleet_settings import OFF, Share
 from sidecar.core.fleet.grant_window import RULES, Quota
 from sidecar.core.fleet.trial import FIRST
 from sidecar.core.fleet.view import MemberKey
@@ -98,30 +98,20 @@ def by_duplicate(draft: Draft, instance: str, member: MemberKey) -> GateRefusal 
 
 
 def by_data_loss(draft: Draft) -> GateRefusal | None:
-    """Refuse a grant unless the store knows the whole last window and the whole fleet."""
-    if not draft.limits.after_loss_wait:
-        return None
-    if wait_us := lost_wait_us(draft):
-        return GateRefusal("data_loss", wait_us)
-    wait_us = newborn_wait_us(draft)
-    return GateRefusal("newborn", wait_us) if wait_us else None
+    """Refuse a grant unless the store knows the whole last window and the whole fleet.
 
-
-def lost_wait_us(draft: Draft) -> int:
-    """Microseconds until a window has passed since the last loss; 0 after that."""
-    lost_us = draft.epoch.lost_us
-    return max(0, lost_us + draft.limits.window_us + 1 - draft.now_us) if lost_us else 0
-
-
-def newborn_wait_us(draft: Draft) -> int:
-    """Microseconds until the store knows the fleet.
-
-    That takes half the expiry of a beat, after its epoch began or half of the fleet fell silent at once. Before, no
-    sidecar may have noticed a loss, and the size of the fleet is not known. Another process of the server takes
-    ``OTHER_PROCESS_US`` at least.
+    It knows the fleet half an expiry after its epoch began, or after half of the fleet fell silent at once: before, no
+    sidecar may have noticed a loss, and the size of the fleet is not known.
     """
-    wait_us = max(draft.epoch.born_us, draft.epoch.silent_us) + draft.limits.expiry_us // 2 - draft.now_us
-    return max(0, wait_us, other_process_wait_us(draft))
+    limits, epoch = draft.limits, draft.epoch
+    if not limits.after_loss_wait:
+        return None
+    wait_us = epoch.lost_us + limits.window_us + 1 - draft.now_us
+    if epoch.lost_us and wait_us > 0:
+        return GateRefusal("data_loss", wait_us)
+    wait_us = max(epoch.born_us, epoch.silent_us) + limits.expiry_us // 2 - draft.now_us
+    wait_us = max(wait_us, other_process_wait_us(draft))
+    return GateRefusal("newborn", wait_us) if wait_us > 0 else None
 
 
 def other_process_wait_us(draft: Draft) -> int:
@@ -159,10 +149,11 @@ def _others_tried(draft: Draft, cause: str) -> int:
 
 def by_floor(draft: Draft, instance: str) -> GateRefusal | None:
     """Refuse to leave too few containers in service. A service that had a single one for an hour may lose it."""
-    cull, is_counted = draft.culls.get(instance), is_available(draft, instance)
+    cull, is_counted = draft.culls.get(instance), _is_available(draft, instance)
     is_missing = cull is not None and cull.phase == "out"
     fleet = draft.fleet + (not is_counted and not is_missing)  # the requester is there even if it has not beaten
-    if fleet == 1 and single_us(draft) >= HOUR_US:
+    single_us = draft.now_us - max(draft.several_us, draft.epoch.born_us)  # as far as the store knows
+    if fleet == 1 and single_us >= HOUR_US:
         return None
     after = draft.available - is_counted
     if after >= draft.limits_of(fleet).floor:
@@ -170,16 +161,11 @@ def by_floor(draft: Draft, instance: str) -> GateRefusal | None:
     return GateRefusal("floor" if after else "last", draft.settings.beat_us)
 
 
-def is_available(draft: Draft, instance: str) -> bool:
+def _is_available(draft: Draft, instance: str) -> bool:
     """Whether the requester is among the available."""
     view = draft.view
     is_alive = bool(view.seen_us) and draft.now_us - view.seen_us <= draft.limits.expiry_us
     return is_alive and not draft.is_out(instance, view.incarnation)
-
-
-def single_us(draft: Draft) -> int:
-    """For how long the fleet has had a single member, as far as the store knows."""
-    return draft.now_us - max(draft.several_us, draft.epoch.born_us)
 
 
 # -- spacing, window ------------------------------------------------------------------------------------------------
@@ -223,7 +209,12 @@ def by_pending_culls(draft: Draft) -> GateRefusal | None:
 
 def by_slots(draft: Draft, lease: LeaseRequest) -> GateRefusal | None:
     """Refuse a retirement without a free slot. The requester may hold a slot without knowing it."""
-    holder = slots.holder_of(draft, lease.instance)
-    others = slots.used(draft) - bool(holder)
-    is_free = others < slots.capacity(draft, lease) and holder in ("", lease.holder)
+    slot = draft.leases.get(lease.instance)
+    others = len(draft.leases) - (slot is not None)
+    is_free = others < slots(draft, lease) and (slot is None or slot.holder == lease.holder)
     return None if is_free else GateRefusal("slots", draft.settings.beat_us)
+
+
+def slots(draft: Draft, lease: LeaseRequest) -> int:
+    """Number of containers that may retire at once, in the present fleet."""
+    return Share.load(lease.slots).at_most(draft.fleet)

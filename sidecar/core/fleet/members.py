@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from sidecar.core.claims import Fleet, Presence
+from sidecar.core.fleet.fleet_events import fleet_of
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.fleet.summary import fleet_of
 from sidecar.core.fleet.view import BeatReply, Listing, View
 from sidecar.core.types import US_PER_S, Hold, State, by_name
 

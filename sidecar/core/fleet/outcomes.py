@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from sidecar.core.claims import MANUAL, NAMELESS, REVIVED, Beat, Presence
-from sidecar.core.fleet import slots, trial
+from sidecar.core.fleet import trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.fleet_settings import OFF
 from sidecar.core.fleet.records import Cull, CullOutcome
@@ -57,13 +57,16 @@ def close(draft: Draft, instance: str) -> None:
         _judge(draft, place, CullOutcome.UNHELPED)
 
 
-def give_back(draft: Draft, instance: str, claim: str, *, is_lease: bool) -> bool:
-    """Remove the cull of a container that gives back its token or lease; return whether there was one."""
-    cull = draft.culls.get(instance)
-    if cull is None or cull.phase != "out" or cull.claim != claim or cull.is_lease is not is_lease:
-        return False
-    del draft.culls[instance]
-    return True
+def give_back(draft: Draft, instance: str, claim: str) -> bool:
+    """Remove the cull and the slot of a container that gives back its token or lease; return whether it had one."""
+    cull, slot = draft.culls.get(instance), draft.leases.get(instance)
+    is_out = cull is not None and cull.phase == "out" and cull.claim == claim
+    has_slot = slot is not None and slot.holder == claim
+    if is_out:
+        del draft.culls[instance]
+    if has_slot:
+        del draft.leases[instance]
+    return is_out or has_slot
 
 
 # -- beats ----------------------------------------------------------------------------------------------------------
@@ -127,7 +130,7 @@ def arrive(draft: Draft, beat: Beat, waited_us: int = 0) -> bool:
     if is_vacant:
         _replace(draft, places[0], beat)
     if beat.presence is Presence.WELL:
-        slots.is_well(draft, instance, beat.incarnation)
+        _free_slot(draft, instance, beat.incarnation)
     _watch(draft, beat)
     return bool(places) and not is_vacant
 
@@ -161,8 +164,8 @@ def _watched(draft: Draft, instance: str) -> list[str]:
 
 def _is_newcomer(draft: Draft, beat: Beat) -> bool:
     """Whether this container is new to the fleet."""
-    is_known = bool(draft.view.departed_us) or beat.instance in draft.culls
-    return beat.first and not is_known and not slots.holder_of(draft, beat.instance)
+    is_known = bool(draft.view.departed_us) or beat.instance in draft.culls or beat.instance in draft.leases
+    return beat.first and not is_known
 
 
 def _places(draft: Draft, came_us: int) -> list[str]:
@@ -194,6 +197,13 @@ def _revive(draft: Draft, instance: str, cull: Cull) -> None:
         _judge(draft, instance, CullOutcome.UNCLEAR, REVIVED)
 
 
+def _free_slot(draft: Draft, instance: str, incarnation: str) -> None:
+    """Free the slot of a container whose replacement is well."""
+    slot = draft.leases.get(instance)
+    if slot is not None and (slot.arrived or slot.incarnation != incarnation):
+        del draft.leases[instance]
+
+
 def _make_way(draft: Draft, cull: Cull, beat: Beat) -> bool:
     """Whether a newcomer took the place of this container, which is back under its own name, and has another place."""
     if cull.phase != "watched" or cull.by == beat.instance or cull.incarnation == beat.incarnation:
@@ -218,7 +228,8 @@ def _replace(draft: Draft, place: str, beat: Beat) -> None:
     cull, instance = draft.culls[place], beat.instance
     cause = "" if cull.is_lease else cull.cause or UNKNOWN
     _add_entry(draft, Entry("replaced", 0.0, place, cause, instance if instance != place else ""), cull)
-    slots.arrived(draft, place, instance)
+    if slot := draft.leases.pop(place, None):
+        draft.leases[instance] = replace(slot, arrived=True)  # until the replacement is well
     if cull.is_lease:
         draft.culls[place] = replace(cull, phase="over", since_us=draft.now_us)
     else:

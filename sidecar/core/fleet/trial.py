@@ -36,6 +36,8 @@ CALM_US: Final = 60 * US_PER_S
 NOTED_EVERY_US: Final = 10 * US_PER_S
 """How often the fleet's state records that most of the fleet is still sick: each record is a commit."""
 
+NEVER_US: Final = 2**60
+
 FIRST: Final = 1
 """Maximum number of culls without an outcome at the beginning of an episode."""
 
@@ -61,14 +63,11 @@ def is_due(state: FleetState, causes: Mapping[str, int], now_us: int, *, is_sick
     """Whether a beat shows something of the episodes that has to be written; ``is_sick``: most of the fleet is."""
     if is_sick and _is_stale(state.majority_us, now_us):
         return True
-    return any(_is_unknown(trial, is_suspect=causes.get(cause, 0) > 0) for cause, trial in state.trials.items())
-
-
-def _is_unknown(trial: Trial, *, is_suspect: bool) -> bool:
-    """Whether the record lacks that the cause has suspects, or that it has none."""
-    if is_suspect:
-        return not trial.began_us or trial.quiet_us > 0
-    return trial.began_us > 0 and not trial.quiet_us
+    for cause, trial in state.trials.items():
+        is_suspect = causes.get(cause, 0) > 0
+        if _noticed(trial, now_us, NEVER_US, is_suspect=is_suspect) != trial:  # an end is due by FleetState.due_us
+            return True
+    return False
 
 
 def is_majority(median_errors: int, error_limit: int, suspect: int, alive: int) -> bool:

@@ -62,20 +62,17 @@ def test_container_that_is_down_is_missing_if_it_names_a_token_or_a_lease_and_on
 
 
 @pytest.mark.parametrize(
-    ("cull", "claim", "is_lease", "is_removed"),
+    ("cull", "claim", "is_removed"),
     [
-        pytest.param(Cull("x"), "x", False, True, id="its token"),
-        pytest.param(Cull("x"), "y", False, False, id="another token"),
-        pytest.param(Cull("x"), "x", True, False, id="a lease of the same name"),
-        pytest.param(Cull("x", is_lease=True), "x", True, True, id="its lease"),
-        pytest.param(Cull("x", phase="watched"), "x", False, False, id="replaced already"),
+        pytest.param(Cull("x"), "x", True, id="its token"),
+        pytest.param(Cull("x"), "y", False, id="another token"),
+        pytest.param(Cull("x", is_lease=True), "x", True, id="its lease"),
+        pytest.param(Cull("x", phase="watched"), "x", False, id="replaced already"),
     ],
 )
-def test_only_the_token_or_lease_that_is_in_use_is_given_back(
-    cull: Cull, claim: str, *, is_lease: bool, is_removed: bool
-) -> None:
+def test_only_the_token_or_lease_that_is_in_use_is_given_back(cull: Cull, claim: str, *, is_removed: bool) -> None:
     draft = draft_of(View(NOW, culls={"c00": cull}))
-    assert outcomes.give_back(draft, "c00", claim, is_lease=is_lease) is is_removed
+    assert outcomes.give_back(draft, "c00", claim) is is_removed
     assert ("c00" in draft.culls) is not is_removed
 
 

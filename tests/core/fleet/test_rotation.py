@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.fleet.fleet_settings import Share
-from sidecar.core.fleet.rotation import RotationPlan
+from sidecar.core.fleet.fleet_settings import RotationPlan, Share
 
 ONE, TENTH = Share(1), Share(100, is_part=True)
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.rule_fleet import START_US, TERMS, RuleFleet, draft_of, fleet_of_size, names, word
 from sidecar.core.claims import Granted, LeaseRequest, Presence
-from sidecar.core.fleet import gates, slots
+from sidecar.core.fleet import gates
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.records import FleetState, Slot, Trial
 from sidecar.core.fleet.view import View
@@ -53,7 +53,6 @@ def test_retirement_waits_for_culls_that_may_come(
 )
 def test_slot_has_to_be_free(leases: dict[str, Slot], amount: str, *, is_free: bool) -> None:
     draft = draft_of(View(NOW, leases=leases, alive=10))
-    slots.expire(draft)
     refusal = gates.by_slots(draft, LeaseRequest("h", "me", "0", amount, 60.0))
     assert refusal == (None if is_free else GateRefusal("slots", BEAT_US))
 

@@ -8,8 +8,9 @@ import pytest
 
 from harness.rule_fleet import START_US, TERMS
 from sidecar.core.claims import Beat, CauseTrial, Presence
+from sidecar.core.fleet.decide import is_due
+from sidecar.core.fleet.fleet_events import fleet_of
 from sidecar.core.fleet.records import Epoch, FleetState, HoldRow, Trial
-from sidecar.core.fleet.summary import fleet_of, is_due
 from sidecar.core.fleet.view import BeatReply, Known
 from sidecar.core.types import US_PER_S, Hold
 
