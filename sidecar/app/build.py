@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from sidecar import __version__
 from sidecar.app import build_store
-from sidecar.config import addresses, kinds
+from sidecar.config import addresses, syntax
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.inbox import Inbox, IncarnationIds
 from sidecar.controller.journal import Journal
@@ -166,7 +166,7 @@ def policy(config: Config) -> Policy:
     }
     return replace(
         Policy(**numbers),
-        kind_limits=kinds.limits(config.judging.kind_limits),
+        kind_limits=syntax.kind_limits(config.judging.kind_limits),
         retire_slots=str(build_store.share(config.retirement.retire_slots)),
         retire_timeout_s=RETIRE_TIMEOUT_S + config.culling.drain,  # it ends after the drain
         enforce=config.identity.mode == "enforce",
@@ -192,7 +192,7 @@ async def _controller(
         round(config.judging.error_window),
         int(time.monotonic()),
         known_kinds=[kind for kind, _ in rules.kind_limits],
-        ignored_kinds=kinds.ignored(config.judging.kind_limits),
+        ignored_kinds=syntax.ignored_kinds(config.judging.kind_limits),
     )
     weight = Weight(floor=FLOOR if config.culling.weight == "on" else FULL)
     container, ids = await _container(config.identity.app, journal, rules)

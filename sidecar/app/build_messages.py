@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from sidecar.client.redaction import redacted
-from sidecar.config import webhook_template
+from sidecar.config import syntax
 from sidecar.core.explain.samples import MESSAGE_LIMIT
 from sidecar.notify.alerts import Alert
 from sidecar.notify.message import fields_of
@@ -81,7 +81,7 @@ def deliveries(registry: CollectorRegistry, log: Log) -> Callable[[Delivery], No
 def webhook(config: NotifyConfig) -> Webhook:
     """The webhook of the settings; without its template if that has become unusable since the start."""
     try:
-        template = webhook_template.read(config.webhook_template) if config.webhook_template else ""
+        template = syntax.read_template(config.webhook_template) if config.webhook_template else ""
     except ValueError as error:
         logger.error("ARBITER_WEBHOOK_TEMPLATE %s", error)
         template = ""

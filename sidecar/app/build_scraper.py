@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from sidecar.config.addresses import parse_target
 from sidecar.config.selectors import parse_selectors
-from sidecar.config.urls import parse_target
 from sidecar.core.app_reports import Report, Sample
 from sidecar.inputs.scrape import Scraper
 from sidecar.inputs.series_selection import SeriesSelection

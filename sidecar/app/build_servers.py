@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sidecar import __version__
 from sidecar.config import addresses, redis_urls
-from sidecar.config.bound import bound
 from sidecar.core.types import CHECK_JITTER
 from sidecar.inputs import report_api
 from sidecar.inputs.datagram import Datagrams
@@ -261,7 +260,7 @@ def _admin(sidecar: Sidecar, limit_s: float) -> AdminApi:
         identity={
             **_identity(config, "namespace"),
             "budget": config.budget.budget,
-            "bound": bound(config.budget),
+            "bound": config.budget.bound(),
             "budget_window": config.budget.budget_window,
             "beat_interval": config.budget.beat_interval,
             "store": redis_urls.shown(config.redis.redis_url),

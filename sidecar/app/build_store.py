@@ -10,8 +10,8 @@ from hashlib import blake2b
 from math import nan
 from typing import TYPE_CHECKING, Final
 
-from sidecar.config import redis_urls, shares
-from sidecar.config.rollout import ENFORCE, SHADOW
+from sidecar.config import redis_urls, syntax
+from sidecar.config.settings import ENFORCE, SHADOW
 from sidecar.core.fleet.fleet_settings import OFF, FleetSettings, RotationPlan, Share
 from sidecar.core.types import US_PER_S
 from sidecar.store.budget import Counter, FleetBudget
@@ -108,7 +108,7 @@ def rotation_plan(config: Config) -> RotationPlan:
 
 def share(text: str) -> Share:
     """The count or the part of the fleet that a setting names."""
-    return Share(*shares.parse(text))
+    return Share(*syntax.parse_share(text))
 
 
 def known_capacity(rules: BudgetConfig) -> float:

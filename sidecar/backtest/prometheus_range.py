@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode
 
 from sidecar.backtest.error_counts import PARTS, ErrorCounts, PastError, clock, opened, unix_s
-from sidecar.config.urls import web_parts
+from sidecar.config.addresses import web_parts
 from sidecar.net.token_file import SHORTEST, Token
 from sidecar.runlock import durations
 

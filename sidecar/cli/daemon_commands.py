@@ -10,7 +10,7 @@ from sidecar.cli.exit_codes import EXIT_CODES
 from sidecar.cli.parameters import invocation, json_option, version_option
 from sidecar.cli.settings_options import SettingsCommand, given, values
 from sidecar.cli.terminal import complain
-from sidecar.config import files, shown
+from sidecar.config import contradictions, shown
 from sidecar.config.load import origins
 from sidecar.config.settings import config_of
 
@@ -46,6 +46,6 @@ def check_config(ctx: click.Context, /, *, changed: bool, as_json: bool) -> int:
         click.echo(text)
     else:
         complain("every setting has its default")
-    for sentence in files.problems(config_of(effective)):
+    for sentence in contradictions.warnings(config_of(effective)):
         complain(f"warning: {sentence}")
     return 0

@@ -19,9 +19,9 @@ from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR
 from sidecar.cli.parameters import invocation, json_option, tell
 from sidecar.cli.settings_options import SettingsCommand, config, given
 from sidecar.cli.terminal import plain
+from sidecar.config.addresses import Target
 from sidecar.config.load import origins
 from sidecar.config.settings import Config
-from sidecar.config.urls import Target
 
 _WIDTH: Final = max(map(len, FindingLevel))
 

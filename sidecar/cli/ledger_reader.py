@@ -22,7 +22,7 @@ from sidecar.cli.fleet_table import span
 from sidecar.cli.local_api import OK, NoSidecarError, ask
 from sidecar.cli.parameters import DURATION
 from sidecar.cli.terminal import complain, plain
-from sidecar.config.rollout import ALL
+from sidecar.config.settings import ALL
 
 PAGE: Final = 500
 PAGES_LIMIT: Final = 1000

@@ -11,10 +11,10 @@ import click
 from sidecar.cli.asking_options import VARIABLES, flag_of, keep
 from sidecar.cli.parameters import Command, invocation
 from sidecar.config import load as loading
-from sidecar.config.former import former
 from sidecar.config.load import SettingsError, load
 from sidecar.config.settings import PREFIX, Config
 from sidecar.config.shown import ADVANCED, FIRST, table
+from sidecar.config.sources import former
 
 
 @cache

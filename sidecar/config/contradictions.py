@@ -1,15 +1,21 @@
-"""Finds settings that are each allowed and contradict one another. It changes nothing."""
+"""Finds settings that are each allowed and contradict one another, and warns of their files. It changes nothing.
+
+A file is a warning, not an error. It may be mounted later. A mounted secret often has mode 0644, which is the default
+of Kubernetes, and the container has no other users who could read it. There ``defaultMode`` of the volume sets the
+mode, not ``chmod``. The group may read a file that belongs to another user, such as root: a sidecar without root's
+rights needs that.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
-import shutil
+import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from sidecar.config import access_rules, addresses, redis_urls, webhook_template
-from sidecar.config.rollout import ENFORCE
+from sidecar.config import addresses, redis_urls, syntax
+from sidecar.config.settings import ALL, ENFORCE
 from sidecar.core.types import CLAIM_JITTER, LIFETIME_JITTER
 from sidecar.runlock.durations import write
 
@@ -39,7 +45,7 @@ def contradictions(config: Config) -> list[str]:
         _evidence,
         _action,
         _operation,
-        access_rules.problems,
+        _access,
     )
     return [problem for rule in rules for problem in rule(config)]
 
@@ -204,7 +210,9 @@ def _action(c: Config) -> Iterator[str]:
         except ValueError as error:
             yield f"ARBITER_ACTION_COMMAND: cannot be read: {error}"
         else:
-            if shutil.which(program) is None:
+            from shutil import which  # noqa: PLC0415 - the daemon warns of files alone
+
+            if which(program) is None:
                 yield f"ARBITER_ACTION_COMMAND: {program} is no program that can be run"
 
 
@@ -215,6 +223,115 @@ def _operation(c: Config) -> Iterator[str]:
         yield "ARBITER_WEBHOOK_URL_FILE: ARBITER_WEBHOOK_URL names a webhook as well, one of the two has to go"
     if c.notify.webhook_template:
         try:
-            webhook_template.read(c.notify.webhook_template)
+            syntax.read_template(c.notify.webhook_template)
         except ValueError as error:
             yield f"ARBITER_WEBHOOK_TEMPLATE {error}"
+
+
+WITH_TLS: Final = ("page", "public")
+"""The listeners that can speak TLS. HAProxy's agent-check cannot, and the local one is on loopback."""
+
+
+def _access(c: Config) -> Iterator[str]:
+    """Yield a line for each contradiction of token, certificate and percentage."""
+    yield from _token(c)
+    yield from _certificate(c)
+    if c.identity.enforce_percent < ALL and c.identity.mode != ENFORCE:
+        percent = c.identity.enforce_percent
+        yield f"ARBITER_ENFORCE_PERCENT: {percent} needs ARBITER_MODE=enforce: in shadow mode none is culled"
+
+
+def _token(c: Config) -> Iterator[str]:
+    if not c.server.token_file:
+        if c.server.page_listen != addresses.OFF:
+            yield (
+                f"ARBITER_PAGE_LISTEN: {c.server.page_listen} needs an ARBITER_TOKEN_FILE: "
+                "everyone could see the page, and hold the service"
+            )
+        return
+    from sidecar.net.token_file import SHORTEST, Token  # noqa: PLC0415 - most have none
+
+    if not Token(c.server.token_file).is_there:
+        yield f"ARBITER_TOKEN_FILE: {c.server.token_file} cannot be read, or holds no token of {SHORTEST} bytes or more"
+
+
+def _certificate(c: Config) -> Iterator[str]:
+    if c.tls.tls_cert and c.tls.tls_key:
+        from sidecar.net.client_tls import KeyPair  # noqa: PLC0415 - as above
+        from sidecar.net.tls import problem  # noqa: PLC0415 - as above
+
+        if wrong := problem(KeyPair(c.tls.tls_cert, c.tls.tls_key)):
+            yield f"ARBITER_TLS_CERT: {wrong}"
+        yield from _tls_listeners(c)
+    elif c.tls.tls_cert or c.tls.tls_key:
+        given, missing = ("CERT", "KEY") if c.tls.tls_cert else ("KEY", "CERT")
+        yield f"ARBITER_TLS_{given}: needs ARBITER_TLS_{missing}, the other half of the pair"
+    if c.tls.tls_client_ca:
+        yield from _client_ca(c)
+
+
+def _client_ca(c: Config) -> Iterator[str]:
+    if not (c.tls.tls_cert or c.tls.tls_key):
+        yield "ARBITER_TLS_CLIENT_CA: needs ARBITER_TLS_CERT: without TLS no client can show a certificate"
+        return
+    from sidecar.net.tls import client_ca_problem  # noqa: PLC0415 - as above
+
+    if wrong := client_ca_problem(c.tls.tls_client_ca):
+        yield f"ARBITER_TLS_CLIENT_CA: {wrong}"
+
+
+def _tls_listeners(c: Config) -> Iterator[str]:
+    names = addresses.listed(c.tls.tls_listeners)
+    for name in names:
+        if name not in WITH_TLS:
+            yield f"ARBITER_TLS_LISTENERS: {name[:32]!r} is none of {', '.join(WITH_TLS)}"
+        elif getattr(c.server, f"{name}_listen") == addresses.OFF:
+            yield f"ARBITER_TLS_LISTENERS: {name} needs ARBITER_{name.upper()}_LISTEN, which is off"
+    if not names:
+        yield "ARBITER_TLS_LISTENERS: names no listener: ARBITER_TLS_CERT would be of no use"
+
+
+_OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
+_GROUP: Final = stat.S_IRGRP | stat.S_IWGRP
+_READ: Final = stat.S_IROTH | stat.S_IRGRP
+
+
+def warnings(config: Config) -> Iterator[str]:
+    """Yield a line for each missing directory or file, and for each open secret. It reads the disk, which may hang."""
+    state_dir = config.process.state_dir
+    if state_dir and not Path(state_dir).is_dir():
+        yield f"ARBITER_STATE_DIR: {state_dir} is no directory: a cull would not survive the sidecar"
+    yield from of_secrets(config)
+
+
+def secrets(config: Config) -> dict[str, str]:
+    """Return the files that hold a secret, by setting."""
+    url = config.redis.redis_url
+    of_redis = redis_urls.tls_files(url) if url else {}
+    found = {
+        "token_file": config.server.token_file,
+        "tls_key": config.tls.tls_key,
+        "redis_password_file": config.redis.redis_password_file,
+        "redis_url": of_redis.get("ssl_keyfile") or of_redis.get("ssl_certfile", ""),  # which may hold both
+        "webhook_url_file": config.notify.webhook_url_file,
+    }
+    return {name: path for name, path in found.items() if path}
+
+
+def of_secrets(config: Config) -> Iterator[str]:
+    """Yield a line for each file with a secret that is missing, or open to other users."""
+    for name, path in secrets(config).items():
+        try:
+            found = Path(path).stat()
+        except OSError as error:
+            yield f"ARBITER_{name.upper()}: {path} cannot be read: {error.strerror}"
+            continue
+        mode = stat.S_IMODE(found.st_mode)
+        is_own = found.st_uid == os.geteuid() != 0
+        granted = mode & (_OTHERS | _GROUP if is_own else _OTHERS)
+        if stat.S_ISREG(found.st_mode) and granted:
+            who = "all users" if granted & _OTHERS else f"the users of group {found.st_gid}"
+            yield (
+                f"ARBITER_{name.upper()}: {who} can {'read' if granted & _READ else 'change'} {path} "
+                f"(mode {mode:04o}): give it to the user of the sidecar, and type chmod 600 {shlex.quote(path)}"
+            )

@@ -1,6 +1,6 @@
 """The types of settings: each reads a value as a user writes it, and refuses an invalid one.
 
-A bound is either at the field or here, never in both: pydantic would apply only one of the two.
+A bound is either at the declaration in ``settings`` or here, never in both: pydantic would apply only one of the two.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from sidecar.config import addresses, kinds, redis_urls, shares, urls
+from sidecar.config import addresses, redis_urls, syntax
 from sidecar.config.selectors import parse_selectors
-from sidecar.config.urls import parse_target
 from sidecar.net import address_gate
 from sidecar.runlock import durations
 
@@ -45,18 +44,18 @@ def _web_url(text: str) -> str:
     if text:
         if "," in text:
             raise ValueError("takes one URL, without a comma")
-        urls.web_parts(text, "must be http:// or https://")
+        addresses.web_parts(text, "must be http:// or https://")
     return text
 
 
 def _link(text: str) -> str:
-    if text and "@" in urls.web_parts(text, "must be http:// or https://").netloc:
+    if text and "@" in addresses.web_parts(text, "must be http:// or https://").netloc:
         raise ValueError("must have no user or password: people see this URL")
     return text
 
 
 def _budget(value: str) -> str:
-    amount, is_part = shares.parse(value)
+    amount, is_part = syntax.parse_share(value)
     if not amount or (amount > _BUDGET_LIMIT and not is_part):
         raise ValueError(f"must be at least 1 or above 0%, and at most {_BUDGET_LIMIT}")
     return value
@@ -64,7 +63,7 @@ def _budget(value: str) -> str:
 
 def _scrape_url(url: str) -> str:
     if url:
-        parse_target(url)
+        addresses.parse_target(url)
     return url.strip()
 
 
@@ -86,9 +85,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
 Label = Annotated[str, AfterValidator(_label)]
 StatsdPrefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]
 
-ShareOfFleet = Annotated[str, BeforeValidator(shares.checked)]
+ShareOfFleet = Annotated[str, BeforeValidator(syntax.checked_share)]
 Budget = Annotated[ShareOfFleet, AfterValidator(_budget)]
-KindLimits = Annotated[str, AfterValidator(kinds.checked_limits)]
+KindLimits = Annotated[str, AfterValidator(syntax.checked_kind_limits)]
 
 RedisUrls = Annotated[str, AfterValidator(redis_urls.redis_url)]
 ScrapeUrl = Annotated[str, AfterValidator(_scrape_url)]

@@ -7,19 +7,82 @@ value is a plain scalar. No problem reported here repeats a secret.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+import types
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, create_model
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from sidecar.config import model, shown, sources
+from sidecar.config import field_types, settings, sources
 from sidecar.config.contradictions import contradictions
-from sidecar.config.rollout import ENFORCE, SHADOW
-from sidecar.config.settings import config_of, parts_of, setting_names
+from sidecar.config.settings import ENFORCE, PREFIX, SHADOW, Config, config_of, parts_of, setting_names
+from sidecar.runlock import durations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pydantic_core import ErrorDetails
 
-    from sidecar.config.settings import Config
+
+class Setting(NamedTuple):
+    """One declaration."""
+
+    name: str
+    annotation: Any
+    default: object
+    sentence: str
+
+    @property
+    def is_duration(self) -> bool:
+        """Whether the value is in seconds, which a user reads and writes as ``10s``."""
+        return any(part in field_types.DURATIONS for part in self.annotation.__metadata__)
+
+
+@cache
+def declared() -> Mapping[str, Setting]:
+    """All declarations by name, part by part."""
+    words, found = {**vars(settings), **vars(field_types), "Field": Field}, {}
+    for part in Config():
+        for name, annotation in get_type_hints(type(part), words, include_extras=True).items():
+            found[name] = Setting(name, annotation, part._field_defaults[name], annotation.__metadata__[-1])
+    return types.MappingProxyType(found)
+
+
+class _Validated(BaseSettings):
+    """Settings with values from ``load`` only, which passes what all sources together have."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="forbid", hide_input_in_errors=True, str_strip_whitespace=True
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        *others: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        **more: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
+@cache
+def _model() -> type[_Validated]:
+    fields: dict[str, Any] = {name: (each.annotation, each.default) for name, each in declared().items()}
+    return create_model("Settings", __base__=_Validated, **fields)
+
+
+def _in_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings that these variables give. Job files and units leave one out with an empty variable."""
+    source = EnvSettingsSource(_model())
+    source.env_vars = {name.lower(): value for name, value in environ.items() if value}
+    return source()
+
+
+def _validated(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of every setting. Raises pydantic's ValidationError with all that is wrong."""
+    return _model()(**given).model_dump()
 
 
 class SettingsError(Exception):
@@ -43,10 +106,10 @@ def values(flags: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, An
     given = _given(flags, environ)
     problems = list(given.problems)
     try:
-        valid = model.validated(given.merged())
+        valid = _validated(given.merged())
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        raise SettingsError([*problems, *(shown.problem(detail, given) for detail in details)]) from None
+        raise SettingsError([*problems, *(_problem(detail, given) for detail in details)]) from None
     valid |= {name: value for name, value in _dependent(valid).items() if given.origin(name) == "default"}
     problems += contradictions(parts_of(valid))
     if problems:
@@ -72,4 +135,46 @@ def _dependent(valid: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _given(flags: Mapping[str, str], environ: Mapping[str, str]) -> sources.Sources:
-    return sources.read({*setting_names()}, flags, environ, model.in_environment(environ))
+    return sources.read({*setting_names()}, flags, environ, _in_environment(environ))
+
+
+# Messages by pydantic's type of error. The error's context fills the braces.
+_COMPLAINTS = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "extra_forbidden": "is for a setting that does not exist",
+    "finite_number": "must be finite",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "greater_than_equal": "must be at least {ge}",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}",
+    "multiple_of": "must be whole seconds",
+    "string_pattern_mismatch": "must be letters, digits and _ . : - and not empty",
+    "string_too_long": "must be at most {max_length} characters long",
+    "string_type": "must be text",
+    "value_error": "{error}",
+}
+
+_MAX_SHOWN = 256
+_NUMBER = re.compile("[0-9.]+")
+_BARE = "; a bare number is in seconds"
+
+
+def _problem(detail: ErrorDetails, given: sources.Sources) -> str:
+    """Return one line about what pydantic found: the variable, where the value is from, and what it must be."""
+    name = str(detail["loc"][0])
+    setting = declared().get(name)
+    value = given.merged().get(name)
+    # A URL may hold a password, even in a setting that takes no URL.
+    hidden = setting is None or "_url" in name or "://" in str(value)
+    shown = "the value" if hidden or len(repr(value)) > _MAX_SHOWN else repr(value)
+    bounds, hint = detail.get("ctx", {}), ""
+    if setting is not None and setting.is_duration:
+        bounds = {key: durations.write(each) if key in ("ge", "le") else each for key, each in bounds.items()}
+        hint = _BARE * bool(_NUMBER.fullmatch(str(value).strip()))
+    complaint = _COMPLAINTS.get(detail["type"], detail["msg"]).format(**bounds)
+    return f"{sources.variable(name)}: {shown} from {given.origin(name)} {complaint}{hint}"

@@ -11,9 +11,8 @@ from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, unquote, unquote_plus
 
-from sidecar.config.addresses import check_host
-from sidecar.config.urls import check_socket, check_text
-from sidecar.config.urls import masked as masked_url
+from sidecar.config.addresses import check_host, check_socket, check_text
+from sidecar.config.addresses import masked as masked_url
 
 IN_PROCESS: Final = "in this process"
 """The name of a store without Redis."""

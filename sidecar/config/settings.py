@@ -1,16 +1,17 @@
 """All settings: each is declared here once, in the class of the part that receives it.
 
 A declaration has the name, the type, the bounds, the default and one sentence, with the unit and the value that means
-off. ``model`` reads it with pydantic, in another process; so this module must not import pydantic, and its annotations
+off. ``load`` reads it with pydantic, in another process; so this module must not import pydantic, and its annotations
 stay text. Durations are seconds; ``""`` is a text that was not set.
 """
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from sidecar.config.addresses import OFF, listed
-from sidecar.config.rollout import ALL, ALONE, SHADOW, own_mode
+from sidecar.config.syntax import parse_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,10 +43,25 @@ if TYPE_CHECKING:
         Switch,
         WebUrl,
     )
-    from sidecar.config.rollout import Mode
 
 PREFIX: Final = "ARBITER_"
 """With this the name of each setting begins in the environment."""
+
+Mode = Literal["enforce", "shadow"]
+ENFORCE: Final = "enforce"
+SHADOW: Final = "shadow"
+ALL: Final = 100
+ALONE: Final[dict[Mode, str]] = {
+    ENFORCE: "there is no shared store (ARBITER_REDIS_URL): this sidecar enforces with a budget of its own, and "
+    "nothing limits how many containers of a fleet are culled together",
+    SHADOW: "there is no shared store (ARBITER_REDIS_URL): this sidecar culls nothing, and reports what it would "
+    "cull with a budget of its own",
+}
+"""The meaning of each mode without a shared store, as a sentence."""
+
+REFUND_FACTOR: Final = 3
+_BOUNDS: Final = {"log": (1, 0), "previous": (2, 1), "fixed": (2, 0)}
+"""Strategy -> factor and subtrahend of the bound on culls: ``previous`` allows 2N - 1."""
 
 
 class IdentityConfig(NamedTuple):
@@ -92,6 +108,25 @@ class IdentityConfig(NamedTuple):
     def app(self) -> str:
         """Service and instance, the name of the app in state files."""
         return f"{self.service}/{self.instance}"
+
+    @property
+    def place(self) -> int:
+        """The container's place in the rollout, 0 to 99.
+
+        It comes from the name alone, so that every process finds the same place. By hand:
+
+            echo $(( 0x$(printf %s "$SERVICE/$INSTANCE" | sha256sum | cut -c1-8) * 100 >> 32 ))
+        """
+        digest = sha256(self.app.encode(), usedforsecurity=False).digest()
+        return int.from_bytes(digest[:4], "big") * ALL >> 32
+
+    @property
+    def own_mode(self) -> Mode:
+        """The mode of this container, while ``mode`` is that of the service.
+
+        The places below ``enforce_percent`` enforce: a higher percentage only adds containers.
+        """
+        return ENFORCE if self.mode == ENFORCE and self.place < self.enforce_percent else SHADOW
 
 
 class JudgingConfig(NamedTuple):
@@ -214,6 +249,26 @@ class BudgetConfig(NamedTuple):
         Literal["wait", "continue"],
         "Behaviour after Redis lost its data: `wait` one window without culls, or `continue`.",
     ] = "wait"
+
+    def bound(self, tokens: int | None = None) -> str:
+        """The bound on culls in words. ``tokens``: N, if it is known better than by the settings alone.
+
+        A budget in percent depends on the fleet: without ``tokens`` its bound is in terms of N.
+        """
+        if tokens is None:
+            amount, is_part = parse_share(self.budget)
+            tokens = None if is_part else amount
+        most = _multiple(tokens, *_BOUNDS[self.budget_strategy])
+        culls = f"at most {most} cull{'' if most == '1' else 's'} in any window"
+        if self.refund == "off":
+            return culls
+        return f"{culls}, or {_multiple(tokens, REFUND_FACTOR)} with refunds"
+
+
+def _multiple(tokens: int | None, factor: int, less: int = 0) -> str:
+    if tokens is not None:
+        return str(factor * tokens - less)
+    return f"{factor if factor > 1 else ''}N{f' - {less}' if less else ''}"
 
 
 class RedisConfig(NamedTuple):
@@ -400,6 +455,4 @@ def parts_of(values: Mapping[str, Any]) -> Config:
 def config_of(values: Mapping[str, Any]) -> Config:
     """Return the configuration of this container: as ``parts_of``, with its own mode."""
     config = parts_of(values)
-    own = config.identity
-    mode = own_mode(own.mode, own.service, own.instance, own.enforce_percent)
-    return config._replace(identity=own._replace(mode=mode))
+    return config._replace(identity=config.identity._replace(mode=config.identity.own_mode))

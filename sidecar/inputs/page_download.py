@@ -20,7 +20,7 @@ from aiohttp import (
     UnixConnector,
 )
 
-from sidecar.config.urls import Target
+from sidecar.config.addresses import Target
 
 SLICE_BYTES: Final = 16_384
 READ_BYTES: Final = 8_192

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from sidecar.config.kinds import KIND
+from sidecar.config.syntax import KIND
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Results
 from sidecar.net.http_error import HttpError
 

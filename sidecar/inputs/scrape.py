@@ -15,7 +15,7 @@ from typing import Final
 
 from aiohttp import ClientConnectionError, ClientError, ClientPayloadError, ClientSSLError
 
-from sidecar.config.urls import Target
+from sidecar.config.addresses import Target
 from sidecar.core.app_reports import Missed, Report, Sample
 from sidecar.inputs import page_names
 from sidecar.inputs.counter_increments import Counters, SeriesUse

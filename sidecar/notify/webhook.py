@@ -16,7 +16,7 @@ from random import Random
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from sidecar.config import webhook_template
+from sidecar.config import syntax
 
 TIMEOUT_S: Final = 5.0
 MOST_WAITING: Final = 100
@@ -141,7 +141,7 @@ class Outbox:
 
 def body(template: str, fields: Mapping[str, str]) -> str:
     """Return the JSON of a message: the template with its fields, or the text alone."""
-    return webhook_template.filled(template, fields) if template else json.dumps({"text": fields["text"]})
+    return syntax.fill_template(template, fields) if template else json.dumps({"text": fields["text"]})
 
 
 async def _post(url: str, data: bytes) -> int:

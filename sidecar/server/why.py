@@ -16,7 +16,7 @@ from aiohttp import hdrs
 
 from sidecar.actions.actuator import ActionResult
 from sidecar.client.redaction import redacted
-from sidecar.config.rollout import SHADOW
+from sidecar.config.settings import SHADOW
 from sidecar.core.claims import Denied, Fleet, Granted, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, ErrorSample

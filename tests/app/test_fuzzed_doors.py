@@ -18,8 +18,8 @@ from harness import fuzz
 from harness.local_http import serving
 from harness.public_door import place_of
 from harness.raw_http import Observed, RawConnection, post
-from sidecar.config.kinds import KIND
 from sidecar.config.selectors import parse_selectors
+from sidecar.config.syntax import KIND
 from sidecar.core.app_reports import ErrorReport, Report, Results
 from sidecar.core.life.container import Snapshot, start
 from sidecar.core.types import Evidence, Policy

@@ -16,7 +16,7 @@ from harness.raw_http import RawConnection
 from harness.waiting import eventually
 from sidecar.app import daemon
 from sidecar.app.run_lock import RunLock
-from sidecar.config.rollout import ALONE
+from sidecar.config.settings import ALONE
 from sidecar.controller import journal
 from sidecar.controller.ledger import Ledger
 from sidecar.core.app_reports import AppListening

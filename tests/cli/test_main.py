@@ -21,7 +21,7 @@ from sidecar.cli.main import main
 
 def serve(config):
     libraries = {"argparse", "pydantic", "pydantic_core", "click"}
-    heavy = {*libraries, "sidecar.config.load", "sidecar.config.model", "sidecar.cli.application"}
+    heavy = {*libraries, "sidecar.config.load", "sidecar.cli.application"}
     print(json.dumps({"loaded": sorted(sys.modules.keys() & heavy), "config": config}))
     return 7
 

@@ -10,9 +10,7 @@ from typing import Any, Final
 import pytest
 
 from sidecar.cli import application, fleet_table
-from sidecar.config.bound import bound
-from sidecar.config.load import load
-from sidecar.config.model import declared
+from sidecar.config.load import declared, load
 from sidecar.config.settings import BudgetConfig
 from sidecar.core.fleet.fleet_settings import FleetSettings, limits
 from sidecar.server.page import page_state
@@ -43,15 +41,15 @@ PAGES: Final = (
     ids=str,
 )
 def test_bound_follows_the_settings(given: dict[str, str], expected: str) -> None:
-    assert bound(load({"redis_url": "redis://host", **given}, {}).budget) == expected
+    assert load({"redis_url": "redis://host", **given}, {}).budget.bound() == expected
 
 
 @pytest.mark.parametrize("tokens", [1, 4, 40])
 def test_bound_of_a_percentage_is_what_the_fleet_decides_by(tokens: int) -> None:
     decided = limits([FleetSettings(capacity=str(tokens), refund_max=0)], 100)
     assert (decided.capacity, decided.refund_max) == (tokens, 3 * tokens)
-    assert bound(BudgetConfig(budget="5%"), tokens).startswith(f"at most {decided.capacity} cull")
-    assert bound(BudgetConfig(budget="5%"), tokens).endswith(f", or {decided.refund_max} with refunds")
+    assert BudgetConfig(budget="5%").bound(tokens).startswith(f"at most {decided.capacity} cull")
+    assert BudgetConfig(budget="5%").bound(tokens).endswith(f", or {decided.refund_max} with refunds")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecar.config import files
+from sidecar.config import contradictions
 from sidecar.config.settings import Config, setting_names
 
 if TYPE_CHECKING:
@@ -28,11 +28,13 @@ def _config(**paths: str) -> Config:
 
 def test_every_file_with_a_secret_is_looked_at() -> None:
     names = {name for name in setting_names() if name.endswith(("_file", "_key", "_cert", "_ca"))}
-    named = {*files.secrets(_config(**dict.fromkeys(names, "/f")))}
+    named = {*contradictions.secrets(_config(**dict.fromkeys(names, "/f")))}
     assert named == names - NOBODYS
-    assert files.secrets(_config(redis_url="rediss://a?ssl_certfile=/c")) == {"redis_url": "/c"}, "it holds both"
-    assert files.secrets(_config(redis_url="rediss://a?ssl_certfile=/c&ssl_keyfile=/k")) == {"redis_url": "/k"}
-    assert files.secrets(Config()) == {}
+    assert contradictions.secrets(_config(redis_url="rediss://a?ssl_certfile=/c")) == {"redis_url": "/c"}, (
+        "it holds both"
+    )
+    assert contradictions.secrets(_config(redis_url="rediss://a?ssl_certfile=/c&ssl_keyfile=/k")) == {"redis_url": "/k"}
+    assert contradictions.secrets(Config()) == {}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_file_that_others_can_read_or_change_is_named(
     path.chmod(mode)
     os.chown(path, owner, 0)
     monkeypatch.setattr(os, "geteuid", lambda: OTHER)
-    sentences = [*files.of_secrets(_config(token_file=str(path)))]
+    sentences = [*contradictions.of_secrets(_config(token_file=str(path)))]
     if said is None:
         assert sentences == []
     else:
@@ -73,8 +75,8 @@ def test_file_that_others_can_read_or_change_is_named(
 def test_missing_file_and_missing_directory_of_the_state_are_named(tmp_path: Path) -> None:
     there, missing = tmp_path / "there", tmp_path / "missing"
     there.mkdir()
-    assert [*files.problems(_config(webhook_url_file=str(there), state_dir=str(there)))] == []
-    assert [*files.problems(_config(webhook_url_file=str(missing), state_dir=str(missing)))] == [
+    assert [*contradictions.warnings(_config(webhook_url_file=str(there), state_dir=str(there)))] == []
+    assert [*contradictions.warnings(_config(webhook_url_file=str(missing), state_dir=str(missing)))] == [
         f"ARBITER_STATE_DIR: {missing} is no directory: a cull would not survive the sidecar",
         f"ARBITER_WEBHOOK_URL_FILE: {missing} cannot be read: No such file or directory",
     ]

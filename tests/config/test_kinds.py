@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.config import kinds
+from sidecar.config import syntax
 
 KIND = st.from_regex(r"[A-Za-z0-9_.:/-]{1,64}", fullmatch=True)
 
@@ -29,7 +29,7 @@ KIND = st.from_regex(r"[A-Za-z0-9_.:/-]{1,64}", fullmatch=True)
 def test_limits_and_ignored_kinds_are_read_in_order(
     text: str, limits: tuple[tuple[str, int], ...], ignored: tuple[str, ...]
 ) -> None:
-    assert (kinds.limits(text), kinds.ignored(text)) == (limits, ignored)
+    assert (syntax.kind_limits(text), syntax.ignored_kinds(text)) == (limits, ignored)
 
 
 @pytest.mark.parametrize(
@@ -54,18 +54,18 @@ def test_limits_and_ignored_kinds_are_read_in_order(
 )
 def test_bad_limits_are_refused_by_the_part_that_is_bad(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        kinds.limits(text)
+        syntax.kind_limits(text)
 
 
 @given(st.dictionaries(KIND, st.integers(1, 999_999) | st.just("off"), max_size=5))
 def test_limits_survive_their_normal_form(written: dict[str, int | str]) -> None:
-    text = kinds.checked_limits(" , ".join(f"{kind}:{limit}" for kind, limit in written.items()))
-    assert kinds.checked_limits(text) == text
-    read = dict(kinds.limits(text)) | dict.fromkeys(kinds.ignored(text), "off")
+    text = syntax.checked_kind_limits(" , ".join(f"{kind}:{limit}" for kind, limit in written.items()))
+    assert syntax.checked_kind_limits(text) == text
+    read = dict(syntax.kind_limits(text)) | dict.fromkeys(syntax.ignored_kinds(text), "off")
     assert read == written
 
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(ValueError):
-        assert len(kinds.limits(text)) <= text.count(",") + 1
+        assert len(syntax.kind_limits(text)) <= text.count(",") + 1

@@ -13,8 +13,8 @@ import pytest
 from harness.claims import S
 from harness.server_group import START_US, ServerGroup
 from sidecar.app import build_store
-from sidecar.config import rollout
 from sidecar.config.load import load
+from sidecar.config.settings import IdentityConfig
 from sidecar.core.claims import Claim, Denied, Unknown
 from sidecar.core.types import Hold
 
@@ -26,9 +26,13 @@ TOP = Path(__file__).parents[2]
 INSTANCES = [f"web-{number}" for number in range(1_000)]
 
 
+def _named(service: str, instance: str, percent: int = 100) -> IdentityConfig:
+    return IdentityConfig(service=service, instance=instance, mode="enforce", enforce_percent=percent)
+
+
 def _at(place: int) -> str:
     """An instance of the service ``app`` with this place."""
-    return next(name for name in INSTANCES if rollout.place("app", name) == place)
+    return next(name for name in INSTANCES if _named("app", name).place == place)
 
 
 @pytest.mark.parametrize(
@@ -36,22 +40,26 @@ def _at(place: int) -> str:
     [("app", "web-0", 72), ("app", "web-1", 3), ("shop.web", "web-1", 81), ("app", "", 69)],
 )
 def test_place_never_changes(service: str, instance: str, place: int) -> None:
-    assert rollout.place(service, instance) == place
+    assert _named(service, instance).place == place
 
 
 def test_line_for_the_shell_says_the_same_wherever_it_stands() -> None:
     shell = shutil.which("bash")
     assert shell is not None
-    (line,) = (line.strip() for line in (rollout.__doc__ or "").splitlines() if "sha256sum" in line)
+    (line,) = (line.strip() for line in (IdentityConfig.place.__doc__ or "").splitlines() if "sha256sum" in line)
     assert line in (TOP / "deploy" / "access.md").read_text()
     environ = {"SERVICE": "app", "INSTANCE": "web-0"}
     ran = subprocess.run([shell, "-c", line], env=environ, capture_output=True, text=True, check=True)
-    assert int(ran.stdout) == rollout.place("app", "web-0")
+    assert int(ran.stdout) == _named("app", "web-0").place
 
 
 def test_higher_percentage_only_adds_containers() -> None:
     parts = [
-        {name for name in INSTANCES if rollout.own_mode("enforce", "app", name, percent) == "enforce"}
+        {
+            name
+            for name in INSTANCES
+            if _named("app", name)._replace(mode="enforce", enforce_percent=percent).own_mode == "enforce"
+        }
         for percent in range(101)
     ]
     assert all(less <= more for less, more in pairwise(parts))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.config import shares
+from sidecar.config import syntax
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ from sidecar.config import shares
     ],
 )
 def test_share_is_a_count_or_thousandths_of_the_fleet(value: object, share: tuple[int, bool], written: str) -> None:
-    assert shares.parse(value) == share
-    assert shares.checked(value) == shares.write(share[0], is_part=share[1]) == written
+    assert syntax.parse_share(value) == share
+    assert syntax.checked_share(value) == syntax.write_share(share[0], is_part=share[1]) == written
 
 
 @pytest.mark.parametrize(
@@ -35,15 +35,15 @@ def test_share_is_a_count_or_thousandths_of_the_fleet(value: object, share: tupl
 )
 def test_anything_else_is_told_how_to_write_it(value: object) -> None:
     with pytest.raises(ValueError, match=re.escape("must be a whole number, or a percentage such as 5% or 12.5%")):
-        shares.checked(value)
+        syntax.checked_share(value)
 
 
 @pytest.mark.parametrize(("value", "most"), [("100.1%", "100%"), ("101%", "100%"), ("1000000", "999999")])
 def test_nothing_is_more_than_the_whole_fleet(value: str, most: str) -> None:
     with pytest.raises(ValueError, match=f"must be at most {most}"):
-        shares.parse(value)
+        syntax.parse_share(value)
 
 
 @given(st.integers(0, 999_999) | st.integers(0, 1000).map(lambda part: f"{part / 10}%"))
 def test_what_is_written_is_read_as_the_same_share(value: object) -> None:
-    assert shares.parse(shares.checked(value)) == shares.parse(value)
+    assert syntax.parse_share(syntax.checked_share(value)) == syntax.parse_share(value)

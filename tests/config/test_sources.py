@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sidecar.config import sources
-from sidecar.config.former import FORMER
 from sidecar.config.load import load
 from sidecar.config.settings import setting_names
+from sidecar.config.sources import FORMER
 
 if TYPE_CHECKING:
     from pathlib import Path

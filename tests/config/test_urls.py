@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.cli import application
-from sidecar.config import urls
-from sidecar.config.load import SettingsError, load, origins, values
-from sidecar.config.model import declared
+from sidecar.config import addresses
+from sidecar.config.load import SettingsError, declared, load, origins, values
 from sidecar.config.shown import effective
 from sidecar.controller import journal
 
@@ -143,15 +142,15 @@ def test_file_behind_a_closed_directory_is_a_sentence_too(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("url", "target"),
     [
-        ("http://localhost:8080/metrics", urls.Target("http://localhost:8080/metrics")),
-        (" https://user:secret@[::1]/m?x=1 ", urls.Target("https://user:secret@[::1]/m?x=1")),
-        ("unix:///run/app.sock", urls.Target("http://localhost/metrics", "/run/app.sock")),
-        ("unix:///run/app.sock:/prom/x?y=1", urls.Target("http://localhost/prom/x?y=1", "/run/app.sock")),
-        ("UNIX:///run/app.sock:/", urls.Target("http://localhost/", "/run/app.sock")),
+        ("http://localhost:8080/metrics", addresses.Target("http://localhost:8080/metrics")),
+        (" https://user:secret@[::1]/m?x=1 ", addresses.Target("https://user:secret@[::1]/m?x=1")),
+        ("unix:///run/app.sock", addresses.Target("http://localhost/metrics", "/run/app.sock")),
+        ("unix:///run/app.sock:/prom/x?y=1", addresses.Target("http://localhost/prom/x?y=1", "/run/app.sock")),
+        ("UNIX:///run/app.sock:/", addresses.Target("http://localhost/", "/run/app.sock")),
     ],
 )
-def test_metrics_page_is_at_a_url_or_behind_a_unix_socket(url: str, target: urls.Target) -> None:
-    assert urls.parse_target(url) == target
+def test_metrics_page_is_at_a_url_or_behind_a_unix_socket(url: str, target: addresses.Target) -> None:
+    assert addresses.parse_target(url) == target
 
 
 # -- what is shown ----------------------------------------------------------------------------------------------
@@ -173,7 +172,7 @@ def test_metrics_page_is_at_a_url_or_behind_a_unix_socket(url: str, target: urls
     ],
 )
 def test_masked_url_shows_the_place_and_no_secret(url: str, shown: str) -> None:
-    assert urls.masked(url) == shown
+    assert addresses.masked(url) == shown
 
 
 @given(st.text(), st.text())
@@ -181,10 +180,10 @@ def test_no_query_user_or_hidden_path_survives_the_mask(before: str, after: str)
     text = f"{before}{SECRET}{after}"
     secret = quote(text, safe="", errors="replace")
     for url in (f"http://h/?{secret}", f"http://h/?{secret}==", f"http://h/?a={secret}", f"unix:///a:/b?c&a={secret}"):
-        assert SECRET not in urls.masked(url)
+        assert SECRET not in addresses.masked(url)
     for url in (f"http://h/#{text}", f"http://{secret}@h/", f"http://u:{secret}@h/"):
-        assert SECRET not in urls.masked(url)
-    assert SECRET not in urls.masked(f"http://h/{text}", hides_path=True)
+        assert SECRET not in addresses.masked(url)
+    assert SECRET not in addresses.masked(f"http://h/{text}", hides_path=True)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.config import webhook_template
+from sidecar.config import syntax
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,10 @@ def test_template_of_no_use_is_refused_with_the_reason(tmp_path: Path, template:
     if template is not None:
         path.write_bytes(template)
     with pytest.raises(ValueError, match=says):
-        webhook_template.read(str(path))
+        syntax.read_template(str(path))
 
 
 def test_usable_template_is_returned_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "template"
     path.write_text('{"text": "$severity: $sentence", "cost": "$$5"}')
-    assert webhook_template.read(str(path)) == path.read_text()
+    assert syntax.read_template(str(path)) == path.read_text()

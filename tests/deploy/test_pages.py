@@ -11,7 +11,7 @@ import hcl2
 import pytest
 
 from sidecar.cli.asking_options import VARIABLES
-from sidecar.config import addresses, webhook_template
+from sidecar.config import addresses, syntax
 from sidecar.config.settings import Config, setting_names
 from sidecar.config.sources import variable
 from sidecar.notify.alerts import WORDS
@@ -79,9 +79,9 @@ def test_table_of_messages_has_the_word_with_its_severity(word: str, severity: s
 
 
 def test_templates_of_the_page_are_valid() -> None:
-    assert webhook_template.problem(TEMPLATE) == webhook_template.problem(PAGERDUTY) == ""
-    fields = dict.fromkeys(webhook_template.FIELDS, "critical")
-    event = json.loads(webhook_template.filled(PAGERDUTY, fields))
+    assert syntax.template_problem(TEMPLATE) == syntax.template_problem(PAGERDUTY) == ""
+    fields = dict.fromkeys(syntax.TEMPLATE_FIELDS, "critical")
+    event = json.loads(syntax.fill_template(PAGERDUTY, fields))
     assert event.keys() <= {"routing_key", "event_action", "dedup_key", "payload", "links", "client", "client_url"}
     assert (len(event["routing_key"]), event["event_action"]) == (32, "trigger")
     assert event["payload"].keys() >= {"summary", "source", "severity"}

@@ -8,7 +8,7 @@ import pytest
 
 from harness.sidecar import ASKS_AGAIN, AT_ONCE
 from harness.waiting import wait_for
-from sidecar.config import rollout
+from sidecar.config.settings import IdentityConfig
 
 if TYPE_CHECKING:
     from harness.children import StartSidecar
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.redis, pytest.mark.process]
 
-PLACES: Final = {f"web-{number}": rollout.place("app", f"web-{number}") for number in range(100)}
+PLACES: Final = {name: IdentityConfig(service="app", instance=name).place for name in map("web-{}".format, range(100))}
 EARLY: Final = next(name for name, place in PLACES.items() if place < 50)
 LATE: Final = next(name for name, place in PLACES.items() if place >= 50)
 HEALTH: Final = ("/health", "/health/haproxy", "/health/nomad", "/health/restart", "/livez", "/readyz")

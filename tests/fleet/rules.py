@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sidecar.app import build, build_store
-from sidecar.config import kinds
+from sidecar.config import syntax
 from sidecar.config.load import load
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.measure.weight import FLOOR, FULL
@@ -39,7 +39,7 @@ def rules(name: str, *, reports_results: bool = False, **given: str) -> FleetRul
         build.policy(config),
         build_store.fleet_settings(config),
         round(config.judging.error_window),
-        kinds.ignored(config.judging.kind_limits),
+        syntax.ignored_kinds(config.judging.kind_limits),
         FLOOR if config.culling.weight == "on" else FULL,
         reports_results,
     )

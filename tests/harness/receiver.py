@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from sidecar.config import webhook_template
+from sidecar.config import syntax
 
 Check = Callable[[Any], list[str]]
 """A payload -> its problems, a sentence each."""
@@ -101,7 +101,7 @@ def _wrong_request(request: web.Request, path: str) -> list[str]:
 
 def check_webhook(message: Any) -> list[str]:
     """The default of deploy/messages.md, which Slack, Mattermost and Teams take, or fields of a template beside it."""
-    wrong = [f"unknown field {name}" for name in message.keys() - {*webhook_template.FIELDS}]
+    wrong = [f"unknown field {name}" for name in message.keys() - {*syntax.TEMPLATE_FIELDS}]
     text = message.get("text", "")
     if not isinstance(text, str) or not 0 < len(text) <= 40_000:
         wrong.append(f"text is {text!r}")

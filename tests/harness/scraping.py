@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 from aiohttp import web
 
 from harness.ports import free_port
+from sidecar.config.addresses import parse_target
 from sidecar.config.selectors import parse_selectors
-from sidecar.config.urls import parse_target
 from sidecar.core.app_reports import Missed, Report, Sample
 from sidecar.inputs.scrape import Scraper
 from sidecar.inputs.series_selection import SeriesSelection

@@ -14,7 +14,7 @@ from harness import receiver as listening
 from harness.ports import free_port
 from harness.receiver import Receiver
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.config import webhook_template
+from sidecar.config import syntax
 from sidecar.config.settings import IdentityConfig, NotifyConfig
 from sidecar.notify.alerts import Alert
 from sidecar.notify.message import fields_of
@@ -37,7 +37,7 @@ def fields(alert: Alert = PAUSED) -> dict[str, str]:
     return fields_of(alert, OWN, LINKS, 0.0)
 
 
-@pytest.mark.parametrize("template", ["", json.dumps({name: f"${name}" for name in webhook_template.FIELDS})])
+@pytest.mark.parametrize("template", ["", json.dumps({name: f"${name}" for name in syntax.TEMPLATE_FIELDS})])
 def test_body_is_the_text_alone_or_the_template_with_every_field_as_text(template: str) -> None:
     message = fields_of(PAUSED, OWN, LINKS, 0.0, sample='a "quote" \\ and\na line')
     assert json.loads(body(template, message)) == (message if template else {"text": message["text"]})

@@ -15,8 +15,7 @@ from sidecar.cli.doctor.findings import Finding
 from sidecar.cli.doctor.job import Block
 from sidecar.cli.doctor.job_pair import Check, Pair, restart_of, services_of
 from sidecar.config import sources
-from sidecar.config.rollout import ALONE
-from sidecar.config.settings import PREFIX, Config
+from sidecar.config.settings import ALONE, PREFIX, Config
 
 HAPROXY_S: Final = 6.0
 """HAProxy notices within this time that a container is down: the slowest of the configurations in deploy/haproxy."""

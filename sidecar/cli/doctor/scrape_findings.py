@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sidecar.cli.doctor.findings import Finding, fail, ok, warn
+from sidecar.config.addresses import Target, parse_target
 from sidecar.config.selectors import parse_selectors
-from sidecar.config.urls import Target, parse_target
 
 if TYPE_CHECKING:
     from sidecar.config.settings import AppConfig

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from sidecar.config import shares
+from sidecar.config import syntax
 from sidecar.core.fleet.fleet_settings import OFF, FleetSettings, Share
 from sidecar.core.types import US_PER_S
 from sidecar.runlock import durations
@@ -16,7 +16,7 @@ from sidecar.runlock import durations
 
 def _share(text: str) -> str:
     amount, is_part = Share.load(text)
-    return shares.write(amount, is_part=is_part)
+    return syntax.write_share(amount, is_part=is_part)
 
 
 def _duration(us: int) -> str:

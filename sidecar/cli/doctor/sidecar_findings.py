@@ -12,7 +12,7 @@ from sidecar.cli import local_api
 from sidecar.cli.asking_options import Asking
 from sidecar.cli.doctor.findings import Finding, fail, ok, warn
 from sidecar.cli.terminal import cause
-from sidecar.config import addresses, files, redis_urls
+from sidecar.config import addresses, contradictions, redis_urls
 from sidecar.config.settings import Config, JudgingConfig
 from sidecar.core.measure import noise
 from sidecar.net.address_gate import parse_networks
@@ -78,7 +78,7 @@ def of_limit(judging: JudgingConfig, usual: float, containers: int) -> Iterator[
 
 def of_files(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Whether the files of the settings are there and closed, and whether Nomad's checks of this node are answered."""
-    problems = [*files.problems(config)]
+    problems = [*contradictions.warnings(config)]
     yield from (warn("files", problem) for problem in problems)
     if not problems:
         yield ok("files", "those that the settings name are there, and no other user can read a secret")

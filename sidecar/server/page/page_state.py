@@ -13,8 +13,7 @@ from math import inf
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sidecar.config import shares
-from sidecar.config.bound import bound
+from sidecar.config import syntax
 from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.members import About, MemberList, fleet_json, hold_json
@@ -166,7 +165,7 @@ class PageState:
         for at in range(0, len(members), BLOCK):
             rows |= {each.instance: row_of(each, now=now, beat_s=beat_s) for each in members[at : at + BLOCK]}
             await asyncio.sleep(0)  # health answers go between the blocks
-        capacity = Share(*shares.parse(self._rules.budget)).at_most(listed.fleet.alive + listed.fleet.down)
+        capacity = Share(*syntax.parse_share(self._rules.budget)).at_most(listed.fleet.alive + listed.fleet.down)
         budget = budget_row(self._rules, listed.used, capacity, listed.grants)
         return _Known(now, listed.fleet, rows, budget, listed.holds, listed.departed)
 
@@ -193,7 +192,7 @@ class PageState:
         """The budget of a sidecar without a shared store."""
         entries = self._from.local_entries(now - self._rules.budget_window)
         granted = [entry.at for entry in entries if entry.what == "granted"]
-        return budget_row(self._rules, len(granted), shares.parse(self._rules.budget)[0], granted)
+        return budget_row(self._rules, len(granted), syntax.parse_share(self._rules.budget)[0], granted)
 
     def _banner(self, known: _Known, unknown: Unknown | None, now: float) -> dict[str, Any]:
         why, url = self._from.why(), self._from.runbook_url
@@ -224,7 +223,7 @@ def budget_row(rules: BudgetConfig, used: int, capacity: int, taken_at: Sequence
         "capacity": capacity,
         "window_s": window_s,
         "back_at": [round(at + window_s, 3) for at in taken_at],
-        "bound": bound(rules, capacity),
+        "bound": rules.bound(capacity),
     }
 
 

@@ -15,7 +15,7 @@ from harness.ports import free_port
 from harness.sidecar import Done, Setting
 from harness.sidecar_thread import SidecarThread, command
 from harness.waiting import wait_for
-from sidecar.config.rollout import ALONE
+from sidecar.config.settings import ALONE
 
 if TYPE_CHECKING:
     from cli.conftest import StartThread

@@ -11,7 +11,7 @@ import pytest
 from harness.cascade import HAPROXY, notice_s
 from sidecar.cli.doctor import job as jobs
 from sidecar.cli.doctor import job_findings
-from sidecar.config.rollout import ALONE, SHADOW
+from sidecar.config.settings import ALONE, SHADOW
 
 JOBS: Final = Path(__file__).parent / "jobs"
 NS: Final = jobs.NS_PER_S
