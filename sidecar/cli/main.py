@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SHARED: Final = (
     *("dataclasses", "email.message", "hashlib", "inspect", "pathlib", "platform", "shutil", "socket", "tempfile"),
-    *("threading", "uuid", "sidecar.config.redis_urls"),
+    *("threading", "uuid", "sidecar.config.redis_urls", "sidecar.core.types"),
 )
 """Modules that both processes of a run need: before the fork an import costs once."""
 
