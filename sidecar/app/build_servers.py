@@ -148,7 +148,7 @@ def _why(sidecar: Sidecar) -> Why:
             heard_s=lambda: membership.fleet_age_s,
             local_hold=lambda: sidecar.budget.local_holds.in_force,
             leaving=controller.assessment.measurements.errors.leaving,
-            samples=controller.assessment.samples.newest,
+            samples=controller.assessment.measurements.samples.newest,
             wall=time.time,
             action=lambda: sidecar.actuator.last if sidecar.actuator else None,
             warnings=sidecar.warnings,

@@ -184,7 +184,7 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
             sidecar.observers,
             sidecar.metrics.registry,
             sidecar.log,
-            samples=sidecar.controller.assessment.samples.newest,
+            samples=sidecar.controller.assessment.measurements.samples.newest,
         ).run()
 
 

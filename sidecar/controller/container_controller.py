@@ -120,7 +120,7 @@ class Controller:
         self.snapshot = Snapshot(
             now,
             self.container,
-            self.assessment.evidence(now),
+            self.assessment.measurements.evidence(now),
             self._checked_at,
             self.assessment.weight.percent,
             self.assessment.success_rate,
@@ -141,7 +141,7 @@ class Controller:
         """Control the container until cancelled."""
         async with self._effects.open():
             if self._policy.lifetime_s > 0:  # or each kill would make the container young again
-                self._carry_out(SaveMemory(), self._clock())
+                self._carry_out(SaveMemory())
             while True:
                 now = self._clock()
                 wake_at = self._wake_at(now)
@@ -256,7 +256,7 @@ class Controller:
             if (name := incarnation_id(report)) and not self._is_current(name, now):
                 self.stale_reports += 1
             else:
-                self.assessment.take(report, now)
+                self.assessment.measurements.take(report, now)
                 if isinstance(report, ErrorReport) and report.version:
                     self.container = replace(self.container, app_version=report.version)
         self._has_news = True
@@ -272,7 +272,7 @@ class Controller:
             self._step(AppRestarted(name, identity=self._identity()), now)
         elif self.ids.socket != socket:
             # The next sidecar, too, has to tell this incarnation from the next: without its socket it could not.
-            self._guarded(self._carry_out, SaveMemory(), now)
+            self._guarded(self._carry_out, SaveMemory())
         return status is not IdStatus.ENDED
 
     def _word(self, what: str) -> str:
@@ -287,16 +287,16 @@ class Controller:
     def _step(self, trigger: Trigger, now: float) -> None:
         self.container, effects, events = transitions.step(self.container, trigger, now, self._policy)
         for effect in effects:
-            self._guarded(self._carry_out, effect, now)
+            self._guarded(self._carry_out, effect)
         self.assessment.drain_softly(self.container)
-        record = Record(events, self.container, self.assessment.evidence(now))
+        record = Record(events, self.container, self.assessment.measurements.evidence(now))
         if isinstance(trigger, ClaimAnswered) and any(isinstance(event, Culled) for event in events):
-            samples = self.assessment.samples.newest()
+            samples = self.assessment.measurements.samples.newest()
             self._last_cull = CullEvidence(trigger.claim_id, trigger.at, samples, trigger.capture)
             record = replace(record, cull_evidence=self._last_cull)
         self._guarded(self._observe, record)
 
-    def _carry_out(self, effect: Effect, now: float) -> None:
+    def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, ClearWindow):
-            self.assessment.clear(effect, now)
+            self.assessment.clear(effect)
         self._effects.carry_out(effect, self.container, self.ids.socket)

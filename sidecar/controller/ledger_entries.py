@@ -1,16 +1,16 @@
 """The entries of the ledger: which steps of a container, and which answers to beats, are worth an entry.
 
 A lasting state gets one entry: so does a suspect that is refused again and again for one reason. An app that does not
-stay up gets few entries about its restarts, for the ledger is bounded and has to keep the culls. An entry about what
-all sidecars of a fleet see has a key that they share (``Entry.once``), so that only one of them writes it. The outcomes
-of culls (``replaced``, ``helped``, ``unhelped``, ``unclear``) are written with the fleet's state.
+stay up gets an entry an hour about its restarts, for the ledger is bounded and has to keep the culls. An entry about
+what all sidecars of a fleet see has a key that they share (``Entry.once``), so that only one of them writes it. The
+outcomes of culls (``replaced``, ``helped``, ``unhelped``, ``unclear``) are written with the fleet's state.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from math import ceil, inf
+from math import inf
 from typing import Any, Final
 
 from sidecar.client.redaction import redacted
@@ -68,25 +68,49 @@ class EntryWriter:
         self._instance = instance
         self._traits = traits
         self._cause = ""
-        self._restarts = _Restarts(instance)
+        self._restarts = 0  # since the last entry about them
+        self._restart_entries = 0
+        self._next_restart_at = -inf
 
     def of_step(self, record: Record, at: float, now: float) -> list[Entry]:
         """The entries about one step of the container, in the order in which things happened."""
         kind = record.container.cause or self._cause  # the step that ends a cause is about it, too
         self._cause = record.container.cause
-        entries = [
+        return [
             entry._replace(at=at, instance=self._instance, kind=kind)
             for event in record.events
-            if (write := _OF_STEP.get(type(event))) and (entry := write(event))
+            if (entry := self._of_event(event, record, at, now))
         ]
-        entries = [self._completed(entry, record, at - now) if entry.what == "culled" else entry for entry in entries]
-        return [*entries, *self._restarts.of_step(record, at, now)]
 
-    def _completed(self, culled: Entry, record: Record, offset_s: float) -> Entry:
-        """The entry of a cull with what its container may share with others, and its evidence below the reason."""
-        lines = [culled.detail, *(_lines(record.cull_evidence, offset_s) if record.cull_evidence else ())]
+    def _of_event(self, event: Event, record: Record, at: float, now: float) -> Entry | None:
+        if isinstance(event, Culled):
+            return self._culled(event, record, at - now)
+        if isinstance(event, Restarted) and event.was in _WELL:
+            return self._restarted(now)
+        write = _OF_STEP.get(type(event))
+        return write(event) if write else None
+
+    def _culled(self, event: Culled, record: Record, offset_s: float) -> Entry:
+        """What its container may share with others, and its evidence below the reason."""
+        entry = _because(Entry("culled", seconds=event.suspect_s, detail=event.why), event.order, event.verdict)
+        lines = [entry.detail, *(_lines(record.cull_evidence, offset_s) if record.cull_evidence else ())]
         version = record.container.app_version or self._traits.version
-        return culled._replace(detail="\n".join(lines)[:DETAIL_LIMIT], node=self._traits.node, app_version=version)
+        return entry._replace(detail="\n".join(lines)[:DETAIL_LIMIT], node=self._traits.node, app_version=version)
+
+    def _restarted(self, now: float) -> Entry | None:
+        """A restart of a container that is well; those of the next hour are told with the first one after it.
+
+        An app may be restarted together with its sidecar: of the first entries of processes, the store writes one in
+        ten minutes (``Entry.once``).
+        """
+        self._restarts += 1
+        if now < self._next_restart_at:
+            return None
+        times = f" ({self._restarts} restarts since the last entry)" if self._restarts > 1 else ""
+        once = f"restarted {self._instance} {self._restart_entries}"
+        self._restarts, self._restart_entries = 0, self._restart_entries + 1
+        self._next_restart_at = now + RESTARTS_PAUSE_S
+        return Entry("restarted", reason=NO_CULL, detail=f"{_RESTARTED}, without a cull{times}", once=once)
 
     def of_beat(self, record: BeatRecord, at: float) -> list[Entry]:
         """The entries about one answer to a beat.
@@ -121,10 +145,6 @@ def _answered(event: TokenAnswered) -> Entry | None:
     return Entry("granted", reason=word, author=author, detail=detail)
 
 
-def _culled(event: Culled) -> Entry:
-    return _because(Entry("culled", seconds=event.suspect_s, detail=event.why), event.order, event.verdict)
-
-
 def _would_cull(event: WouldCull) -> Entry:
     return _because(Entry("would_cull", detail=reasons.verdict(event.verdict)), event.order, event.verdict)
 
@@ -146,9 +166,7 @@ def _lines(evidence: CullEvidence, offset_s: float) -> Iterator[str]:
         yield evidence.capture
 
 
-def _restarted(event: Restarted) -> Entry | None:
-    if event.was in _WELL:
-        return None  # see _Restarts
+def _replaced_in_place(event: Restarted) -> Entry:
     when = "while it was suspect" if event.out_s is None else "after its cull"
     return Entry("restarted", seconds=event.out_s, detail=f"{_RESTARTED} {when}")
 
@@ -170,40 +188,12 @@ _OF_STEP: Final[Mapping[type[Event], Callable[[Any], Entry | None]]] = {
     Suspected: _suspected,
     TokenAnswered: _answered,
     WouldCull: _would_cull,
-    Culled: _culled,
     Retired: lambda event: Entry("retired", detail=event.why),
-    Restarted: _restarted,
+    Restarted: _replaced_in_place,
     Revived: _revived,
     Recovered: _recovered,
     NotHonoured: lambda event: Entry("not_honoured", seconds=event.out_s, once=f"not_honoured {event.claim_id}"),
 }
-
-
-class _Restarts:
-    """Writes the entries about restarts in place of a container that is well.
-
-    The first restart has an entry at once; those of the next hour share one at its end. An app may be restarted
-    together with its sidecar: of the first entries of processes, the store writes one in ten minutes (``Entry.once``).
-    """
-
-    def __init__(self, instance: str) -> None:
-        self._instance = instance
-        self._count = self._entries = 0
-        self._first_at = self._pause_until = -inf
-
-    def of_step(self, record: Record, at: float, now: float) -> list[Entry]:
-        """The entry that is due after this step, if any; none while the container is suspect or out of service."""
-        if any(isinstance(event, Restarted) and event.was in _WELL for event in record.events):
-            self._first_at = self._first_at if self._count else now
-            self._count += 1
-        if not self._count or now < self._pause_until or record.container.state not in _WELL:
-            return []
-        detail, once = f"{_RESTARTED}, without a cull", f"restarted {self._instance} {self._entries}"
-        if now > self._first_at:
-            times = f"{self._count} restart{'s' * (self._count > 1)}"
-            detail += f" ({times} in the last {reasons.span(ceil(now - self._first_at))})"
-        self._count, self._entries, self._pause_until = 0, self._entries + 1, now + RESTARTS_PAUSE_S
-        return [Entry("restarted", at, self._instance, reason=NO_CULL, detail=detail, once=once)]
 
 
 # -- answers to beats ---------------------------------------------------------------------------------------------
@@ -215,15 +205,15 @@ def _store_away(event: StoreAway, at: float, instance: str) -> Entry | None:
     return Entry("redis_away", at, instance, reason=event.error, detail=reasons.failure(event.error))
 
 
+def _paused(trial: CauseTrial, at: float) -> Entry:
+    once = f"paused {trial.cause} {trial.failures}"
+    return Entry("paused", at, kind=trial.cause, seconds=trial.paused_s, once=once)
+
+
 def _hold(what: str, hold: Hold, at: float) -> Entry:
     left_s = max(0.0, hold.until - at)
     once = f"{what} {hold.instance} {hold.until:.0f}"
     return Entry(what, at, hold.instance, "", hold.reason, hold.author, left_s, once=once)
-
-
-def _paused(trial: CauseTrial, at: float) -> Entry:
-    once = f"paused {trial.cause} {trial.failures}"
-    return Entry("paused", at, kind=trial.cause, seconds=trial.paused_s, once=once)
 
 
 _OF_OWN: Final = (Duplicated, StoreAway, StoreBack)

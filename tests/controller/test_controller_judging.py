@@ -75,7 +75,7 @@ async def test_errors_that_the_whole_fleet_has_are_no_reason_and_said_so() -> No
         assert rig.controller.container.verdict.spared.startswith("16 server errors in 60 s reach the limit of 5, but")
         await rig.errors(1)
         assert rig.state() is State.SUSPECT
-        assert rig.controller.snapshot.baseline.median == 3
+        assert rig.controller.snapshot.baseline.fleet.errors == 3
 
 
 async def suffers(rig: ControllerRig, errors: int, seconds: int) -> None:

@@ -127,9 +127,9 @@ async def test_samples_end_with_the_life_and_those_of_the_cull_are_kept() -> Non
         await rig.reports(SICK)
         await rig.answered(GRANTED)
         await rig.reports(ErrorReport(message="while it drains"))
-        assert len(rig.controller.assessment.samples.newest()) == 2
+        assert len(rig.controller.assessment.measurements.samples.newest()) == 2
         await rig.reports(ErrorReport(0, app_start="life-2"))
-        assert rig.controller.assessment.samples.newest() == ()
+        assert rig.controller.assessment.measurements.samples.newest() == ()
         kept = rig.controller.snapshot.last_cull
         assert kept is not None
         assert (kept.claim_id, kept.at, kept.capture) == ("web/a/life-1", WALL_S, "what it saw")

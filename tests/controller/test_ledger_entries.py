@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -59,13 +58,6 @@ from sidecar.core.life.events import (
     Trigger,
 )
 from sidecar.core.types import DETAIL_LIMIT, ENTRY_WORDS, Entry, Evidence, Hold, Policy, State
-
-
-def restarts_of(entry: Entry) -> int:
-    """The number of restarts in place that an entry ``restarted`` is about."""
-    found = re.search(r"\((\d+) restarts? in the last ", entry.detail)
-    return int(found[1]) if found else 1
-
 
 WALL_S = 1_000.0
 """Unix time when the story begins: that of the latches that ``harness.containers`` answers with."""
@@ -236,45 +228,31 @@ def test_order_that_is_refused_is_told_each_time_and_is_no_near_miss() -> None:
 # -- restarts in place of a container that is well ------------------------------------------------------------
 
 
-def restarting(*seconds: float, until: float) -> Story:
-    """An app that is restarted in place at these seconds, and judged every ten; fine at all times."""
+@pytest.mark.parametrize(
+    ("seconds", "entries"),
+    [
+        ([30, 3635], [(30, 1), (3635, 1)]),
+        ([30, 45, 60], [(30, 1)]),
+        ([30, 45, 3629, 3630], [(30, 1), (3630, 3)]),
+        (range(30, 86_430, 20), [(30, 1), *((30 + 3600 * hour, 180) for hour in range(1, 24))]),
+    ],
+    ids=["far apart", "two more soon", "and it goes on", "an app that does not stay up"],
+)
+def test_restarts_of_an_hour_are_told_with_the_first_one_after_it(
+    seconds: Iterable[float], entries: list[tuple[float, int]]
+) -> None:
     story = Story()
     story.container = replace(story.container, app_start=None)
     story.told((0.0, FINE), (1.0, AppRestarted("first")), (10.0, FINE))
     assert story.entries == [], "the first id names the incarnation that is there"
-    events: list[tuple[float, Trigger]] = [(float(second), FINE) for second in range(20, round(until) + 1, 10)]
-    events += [(second, AppRestarted(f"life-{second}")) for second in seconds]
-    story.told(*sorted(events, key=lambda event: event[0]))
-    return story
-
-
-@pytest.mark.parametrize(
-    ("seconds", "entries"),
-    [
-        ([30, 3635], [(30, 1, ""), (3635, 1, "")]),
-        ([30, 45, 60], [(30, 1, ""), (3630, 2, "(2 restarts in the last 59m 45s)")]),
-        ([30, 3510, 3700], [(30, 1, ""), (3630, 1, "(1 restart in the last 2m)"), (7230, 1, "")]),
-        (
-            range(30, 86_430, 20),
-            [(30, 1, ""), (3630, 179, ""), *((30 + 3600 * hour, 180, "") for hour in range(2, 25))],
-        ),
-    ],
-    ids=["far apart", "two more soon", "and it goes on", "an app that does not stay up"],
-)
-def test_further_restarts_share_an_entry_when_the_pause_is_over(
-    seconds: Iterable[float], entries: list[tuple[float, int, str]]
-) -> None:
-    story = restarting(*seconds, until=90_000)
-    assert [(one.at - WALL_S, restarts_of(one)) for one in story.entries] == [(at, count) for at, count, _ in entries]
-    assert all(end in one.detail for one, (*_, end) in zip(story.entries, entries, strict=True))
+    for second in seconds:
+        story.told((second, AppRestarted(f"life-{second}")), (second + 1.0, FINE))
+    said = [f" ({count} restarts since the last entry)" if count > 1 else "" for _, count in entries]
+    assert [(one.at - WALL_S, one.reason, one.detail) for one in story.entries] == [
+        (at, "no_cull", f"the app was restarted in place, without a cull{times}")
+        for (at, _), times in zip(entries, said, strict=True)
+    ]
     assert len({one.once for one in story.entries}) == len(entries)
-
-
-def test_restarts_before_a_trouble_are_told_when_it_is_over() -> None:
-    story = restarting(30, 40, until=3600)
-    story.told((3628.0, SICK), (3630.5, SICK), (3640.0, FINE), (3650.0, FINE))
-    assert story.whats == ["restarted", "suspect", "recovered", "restarted"]
-    assert (story.entries[-1].at, story.entries[-1].kind) == (WALL_S + 3640, "")
 
 
 # -- the fleet and its store ----------------------------------------------------------------------------------

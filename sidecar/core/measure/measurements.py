@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from sidecar.client.success_rate import SuccessHistory
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Load, Missed, Report, Results, Sample
+from sidecar.core.explain.samples import Samples
 from sidecar.core.measure.outlier import OwnUsual
 from sidecar.core.measure.window import RequestResults, RollingCounts
 from sidecar.core.types import Evidence
@@ -40,6 +41,8 @@ class Measurements:
         self.others = RollingCounts(window_s, now_s)
         self.usual = OwnUsual(window_s)
         """Errors of this incarnation while it was well; the controller samples them."""
+        self.samples = Samples()
+        """The newest errors of this incarnation."""
         self.idle_at: float | None = None
         """When the app reported that no request is in flight, if it has reported none since."""
         self._fatal = RollingCounts(window_s, now_s)
@@ -53,6 +56,7 @@ class Measurements:
         self._results_at: float | None = None
         self._heartbeat_at: float | None = None
         self._missed = 0
+        self._evidence: Evidence | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -60,7 +64,8 @@ class Measurements:
         return all(window.is_empty for window in self._windows)
 
     def turn(self, now_s: int) -> None:
-        """Make ``now_s`` the current second."""
+        """Make ``now_s`` the current second; what is counted from now on is in the next evidence."""
+        self._evidence = None
         if now_s == self._now_s:
             return
         self._now_s = now_s
@@ -68,10 +73,12 @@ class Measurements:
             window.turn(now_s)
 
     def take(self, report: Report, now: float) -> None:
-        """Count one report; one that only announces or ends an incarnation counts nothing."""
+        """Count one report; one that only announces an incarnation counts nothing."""
+        self._evidence = None
         match report:
             case ErrorReport():
                 self._take_errors(report)
+                self.samples.take(report, now)
             case Results():
                 self._end(report.ok, report.failed, now)
                 self._see_in_flight(report.in_flight, now)
@@ -87,7 +94,7 @@ class Measurements:
                 self._missed += 1
 
     def clear(self, *, heart: bool = True) -> None:
-        """Empty the window; with ``heart`` also forget the last heartbeat, the success rate and usual errors.
+        """Empty the window; with ``heart`` also forget the last heartbeat, success rate, samples and usual errors.
 
         Counts since the beginning stay.
         """
@@ -95,9 +102,11 @@ class Measurements:
             window.clear()
         self._in_flight = self._load = self.idle_at = None
         self._missed = 0
+        self._evidence = None
         if heart:
             self._heartbeat_at = self._results_at = None
             self._successes.clear()
+            self.samples.clear()
             self.usual.clear()
 
     def success_rate(self, now: float) -> float | None:
@@ -115,7 +124,12 @@ class Measurements:
         return Load(level.value, now - level.at) if level else None
 
     def evidence(self, now: float) -> Evidence:
-        """What the window holds."""
+        """What the window holds; summed up once for all that a turn asks between two changes of the counts."""
+        if self._evidence is None:
+            self._evidence = self._sum(now)
+        return self._evidence
+
+    def _sum(self, now: float) -> Evidence:
         errors, results = self.errors, self._results
         return Evidence(
             window_s=errors.seconds,

@@ -27,9 +27,6 @@ SMOOTHED_S: Final = 600.0
 KEPT_MIN: Final = 60
 MINUTE_S: Final = 60.0
 
-_ROUNDED: Final = 10
-"""Larger numbers are shown without decimals."""
-
 
 @dataclass(frozen=True, slots=True)
 class FleetUsual:
@@ -84,6 +81,16 @@ def _smoothed(before: float | None, now: float | None, part: float) -> float | N
     return now if before is None or now is None else before + (now - before) * part
 
 
+class Rates(NamedTuple):
+    """Usual errors per window, and per request; 0 where nothing is known."""
+
+    errors: float = 0.0
+    ratio: float = 0.0
+
+
+NO_RATES: Final = Rates()
+
+
 class OwnUsual:
     """The errors per window of this incarnation over an hour, as three sums for each of ``KEPT_MIN`` minutes.
 
@@ -104,12 +111,12 @@ class OwnUsual:
             errors, requests = last.errors + errors, last.requests + requests
         self._minutes.append(_Minute(minute, samples, errors, requests))
 
-    def rates(self, now: float) -> tuple[float, float]:
-        """Errors per window, and errors per request; 0 where nothing is known."""
+    def rates(self, now: float) -> Rates:
+        """The rates of the hour."""
         end = int((now - self._window_s) // MINUTE_S)
         kept = [minute for minute in self._minutes if end - KEPT_MIN <= minute.minute < end]
         samples, errors, requests = (sum(minute[at] for minute in kept) for at in (1, 2, 3))
-        return (errors / samples if samples else 0.0, min(1.0, errors / requests) if requests else 0.0)
+        return Rates(errors / samples if samples else 0.0, min(1.0, errors / requests) if requests else 0.0)
 
     def clear(self) -> None:
         """Forget everything: a new incarnation begins."""
@@ -127,20 +134,9 @@ class _Minute(NamedTuple):
 class Baseline:
     """What an app's errors are compared with. By default nothing is known, and the limits alone decide."""
 
-    median: int | None = None  # the fleet's median of errors per window now
-    fleet: float = 0.0  # usual errors per window of the fleet
-    own: float = 0.0  # usual errors per window of this app
-    fleet_ratio: float | None = None  # the same per request; None where it is not known
-    own_ratio: float = 0.0
-    smoothed: float = 0.0  # the median while it was below the limit
+    fleet: FleetUsual = FleetUsual()
+    own: Rates = NO_RATES  # of this app
     share: float = 1.0  # the part of its load that a softly drained container had over the window
-
-    @classmethod
-    def of(cls, fleet: FleetUsual, own: tuple[float, float]) -> Baseline:
-        """The baseline from the fleet's usual errors and the app's own."""
-        ratio = None if fleet.ratio is None else max(fleet.ratio, fleet.smooth_ratio or 0.0)
-        errors = max(fleet.errors or 0, fleet.smooth_errors or 0.0)
-        return cls(fleet.errors, errors, own[0], ratio, own[1], fleet.smoothed())
 
     def usual(self, evidence: Evidence) -> Usual:
         """The errors that a healthy container would have in this window.
@@ -148,9 +144,10 @@ class Baseline:
         With request counts they are a part of the app's own requests: a container with ten times the traffic has ten
         times the errors. An app without failed requests does not count its errors among its requests.
         """
-        fleet, own = self.fleet, self.own
-        if self.fleet_ratio is not None and evidence.requests and evidence.failed:
-            fleet, own = evidence.requests * self.fleet_ratio, evidence.requests * self.own_ratio
+        fleet, own = max(self.fleet.errors or 0, self.fleet.smooth_errors or 0.0), self.own.errors
+        if self.fleet.ratio is not None and evidence.requests and evidence.failed:
+            fleet = evidence.requests * max(self.fleet.ratio, self.fleet.smooth_ratio or 0.0)
+            own = evidence.requests * self.own.ratio
         return Usual(fleet, is_own=False) if fleet >= own else Usual(own, is_own=True)
 
 
@@ -210,16 +207,13 @@ def _whole_limit(limit: int, evidence: Evidence, policy: Policy, baseline: Basel
     """
     if not policy.outlier:
         return EffectiveLimit(limit)
-    if baseline.median is not None and baseline.median >= max(policy.error_limit or limit, quantile(baseline.smoothed)):
-        return EffectiveLimit(limit, f"the whole fleet has as many (median {baseline.median})")
+    median = baseline.fleet.errors
+    if median is not None and median >= max(policy.error_limit or limit, quantile(baseline.fleet.smoothed())):
+        return EffectiveLimit(limit, f"the whole fleet has as many (median {median})")
     usual = baseline.usual(evidence)
     effective = quantile(usual.errors)
     if effective <= limit:
         return EffectiveLimit(limit)
     whose, well = ("this container has", "it is") if usual.is_own else ("containers of this fleet have", "they are")
-    why = f"raised from {limit}, because {whose} {_about(usual.errors)} when {well} well"
-    return EffectiveLimit(effective, why)
-
-
-def _about(errors: float) -> str:
-    return f"about {errors:.2g}" if errors < _ROUNDED else f"about {errors:.0f}"
+    about = f"{float(f'{usual.errors:.2g}'):g}"
+    return EffectiveLimit(effective, f"raised from {limit}, because {whose} about {about} when {well} well")

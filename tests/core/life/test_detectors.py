@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.life.detectors import judge
-from sidecar.core.measure.outlier import Baseline
+from sidecar.core.measure.outlier import Baseline, FleetUsual, Rates
 from sidecar.core.types import Evidence, Judgement, Policy, Verdict
 
 FINE, EXCESSIVE = Judgement.FINE, Judgement.EXCESSIVE
@@ -130,7 +130,12 @@ def test_rule_says_its_number_and_limit_to_a_person(evidence: Evidence, policy: 
 
 # -- more than chance -----------------------------------------------------------------------------------------
 
-THREE = Baseline(3, 3.0)
+
+def fleet_has(median: int, smooth: float) -> Baseline:
+    return Baseline(FleetUsual(median, smooth_errors=smooth))
+
+
+THREE = fleet_has(3, 3.0)
 HAVE_3 = "raised from 5, because containers of this fleet have about 3 when they are well"
 HAVE_1 = "raised from 2, because containers of this fleet have about 1 when they are well"
 SPARED = "in 60 s reach the limit of"
@@ -144,11 +149,11 @@ KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
         (
             {"unknown": 6},
             Policy(),
-            Baseline(7, 7.0),
+            fleet_has(7, 0.0),
             "6 server errors in 60 s, the limit is 5; the whole fleet has as many (median 7)",
         ),
         ({"unknown": 6}, Policy(outlier=False), THREE, "6 server errors in 60 s, the limit is 5"),
-        ({"redis": 12}, KINDS, Baseline(1, 1.0), f"12 server errors of kind redis in 60 s, its limit is 11; {HAVE_1}"),
+        ({"redis": 12}, KINDS, fleet_has(1, 1.0), f"12 server errors of kind redis in 60 s, its limit is 11; {HAVE_1}"),
     ],
     ids=["outlier", "nobody stands out", "off", "kind"],
 )
@@ -174,7 +179,7 @@ def test_sentence_says_which_limit_spoke_and_why(
     ids=["below the limit", "over it", "kind", "no limit"],
 )
 def test_errors_that_chance_explains_are_fine_and_said_so(kinds: dict[str, int], policy: Policy, spared: str) -> None:
-    baseline = Baseline(1 if policy is KINDS else 3, 3.0)
+    baseline = fleet_has(1 if policy is KINDS else 3, 3.0)
     assert judge(holding(kinds), policy, baseline) == Verdict(FINE, spared=spared)
 
 
@@ -223,7 +228,7 @@ def test_limit_by_kind_is_not_a_part_of_the_requests() -> None:
 def test_what_is_no_count_of_errors_speaks_whatever_is_usual() -> None:
     everything = Evidence(60, fatal=1, requests=20, failed=20, consecutive=20, heartbeat_age_s=99.0, missed_scrapes=9)
     policy = Policy(consecutive_limit=1, heartbeat_timeout_s=1.0, scrape_down_after=1)
-    reasons = judge(everything, policy, Baseline(4, 1_000.0, 1_000.0, 1.0, 1.0)).reasons
+    reasons = judge(everything, policy, Baseline(FleetUsual(4, 1.0, 1_000.0, 1.0), Rates(1_000.0, 1.0))).reasons
     assert [reason.rule for reason in reasons] == ["fatal", "ratio", "consecutive", "heartbeat", "scrape"]
 
 
@@ -278,11 +283,8 @@ policies = st.builds(
 
 baselines = st.builds(
     Baseline,
-    st.none() | whole,
-    st.floats(0, 30),
-    st.floats(0, 30),
-    st.none() | st.floats(0, 1),
-    st.floats(0, 1),
+    st.builds(FleetUsual, st.none() | whole, st.none() | st.floats(0, 1), st.none() | st.floats(0, 30)),
+    st.builds(Rates, st.floats(0, 30), st.floats(0, 1)),
 )
 
 

@@ -15,6 +15,7 @@ from sidecar.core.measure.outlier import (
     EffectiveLimit,
     FleetUsual,
     OwnUsual,
+    Rates,
     Usual,
     effective_limit,
 )
@@ -70,7 +71,7 @@ def test_median_at_or_over_the_limit_is_compared_and_never_becomes_usual(median:
 def test_sidecar_that_has_just_started_believes_the_others_whether_the_errors_are_usual(
     beats: list[tuple[float, Fleet]], limit: int
 ) -> None:
-    baseline = Baseline.of(after(*beats), (0.0, 0.0))
+    baseline = Baseline(after(*beats))
     assert effective_limit(LIMIT, holding(9), Policy(), baseline).limit == limit
 
 
@@ -89,7 +90,7 @@ def sampled(errors: int, seconds: float, usual: OwnUsual | None = None, begin: f
 
 
 def test_own_usual_is_the_mean_of_the_hour_before_the_window() -> None:
-    assert OwnUsual(60).rates(0.0) == (0.0, 0.0)
+    assert OwnUsual(60).rates(0.0) == Rates()
     usual = sampled(4, 1_800)
     assert usual.rates(1_860) == pytest.approx((4.0, 4 / 600))
     sampled(0, 1_800, usual, 1_800)
@@ -117,18 +118,22 @@ def test_own_usual_is_bounded_and_forgets_with_the_life() -> None:
 USUAL = FleetUsual(1, 0.002, 2.0, 0.001)
 
 
+def fleet_has(median: int, smooth: float) -> Baseline:
+    return Baseline(FleetUsual(median, smooth_errors=smooth))
+
+
 @pytest.mark.parametrize(
     ("baseline", "evidence", "usual"),
     [
         (NO_BASELINE, holding(9), Usual(0.0, is_own=False)),
-        (Baseline.of(USUAL, (0.0, 0.0)), holding(9), Usual(2.0, is_own=False)),
-        (Baseline.of(replace(USUAL, errors=3), (0.0, 0.0)), holding(9), Usual(3, is_own=False)),
-        (Baseline.of(USUAL, (2.5, 0.0)), holding(9), Usual(2.5, is_own=True)),
-        (Baseline.of(FleetUsual(), (2.5, 0.01)), holding(9, 100, 9), Usual(2.5, is_own=True)),
-        (Baseline.of(USUAL, (2.5, 0.001)), holding(9, 6_000, 9), Usual(12.0, is_own=False)),
-        (Baseline.of(replace(USUAL, smooth_ratio=0.003), (9.0, 0.0)), holding(9, 100, 9), Usual(0.3, is_own=False)),
-        (Baseline.of(USUAL, (9.0, 0.01)), holding(9, 6_000, 9), Usual(60.0, is_own=True)),
-        (Baseline.of(USUAL, (0.0, 0.0)), holding(9, 6_000, 0), Usual(2.0, is_own=False)),
+        (Baseline(USUAL), holding(9), Usual(2.0, is_own=False)),
+        (Baseline(replace(USUAL, errors=3)), holding(9), Usual(3, is_own=False)),
+        (Baseline(USUAL, Rates(2.5, 0.0)), holding(9), Usual(2.5, is_own=True)),
+        (Baseline(FleetUsual(), Rates(2.5, 0.01)), holding(9, 100, 9), Usual(2.5, is_own=True)),
+        (Baseline(USUAL, Rates(2.5, 0.001)), holding(9, 6_000, 9), Usual(12.0, is_own=False)),
+        (Baseline(replace(USUAL, smooth_ratio=0.003), Rates(9.0, 0.0)), holding(9, 100, 9), Usual(0.3, is_own=False)),
+        (Baseline(USUAL, Rates(9.0, 0.01)), holding(9, 6_000, 9), Usual(60.0, is_own=True)),
+        (Baseline(USUAL), holding(9, 6_000, 0), Usual(2.0, is_own=False)),
     ],
     ids=[
         "nothing known",
@@ -152,17 +157,17 @@ def test_errors_are_compared_with_the_most_that_is_usual(baseline: Baseline, evi
     ("policy", "baseline", "limit", "least"),
     [
         (Policy(), NO_BASELINE, 5, 5),
-        (Policy(), Baseline(0, 0.2), 5, 6),
-        (Policy(), Baseline(3, 3.0), 5, 17),
-        (Policy(), Baseline(3, 3.0), 50, 50),
-        (Policy(), Baseline(4, 4.0), 5, 19),
-        (Policy(), Baseline(5, 5.0, own=9.0), 5, 5),
-        (Policy(), Baseline(16, 16.0, smoothed=3.0), 5, 42),
-        (Policy(), Baseline(17, 17.0, smoothed=3.0), 5, 5),
-        (Policy(), Baseline(5, 5.0), 2, 2),
-        (Policy(), Baseline(3, 3.0), 2, 17),
-        (Policy(error_limit=0), Baseline(3, 3.0), 2, 2),
-        (Policy(outlier=False), Baseline(3, 3.0), 5, 5),
+        (Policy(), fleet_has(0, 0.2), 5, 6),
+        (Policy(), fleet_has(3, 3.0), 5, 17),
+        (Policy(), fleet_has(3, 3.0), 50, 50),
+        (Policy(), fleet_has(4, 4.0), 5, 19),
+        (Policy(), replace(fleet_has(5, 0.0), own=Rates(9.0)), 5, 5),
+        (Policy(), fleet_has(16, 3.0), 5, 42),
+        (Policy(), fleet_has(17, 3.0), 5, 5),
+        (Policy(), fleet_has(5, 0.0), 2, 2),
+        (Policy(), fleet_has(3, 3.0), 2, 17),
+        (Policy(error_limit=0), fleet_has(3, 0.0), 2, 2),
+        (Policy(outlier=False), fleet_has(3, 3.0), 5, 5),
     ],
     ids=[
         "nothing known",
@@ -190,16 +195,16 @@ OWN_3 = "raised from 5, because this container has about 3 when it is well"
     ("baseline", "limit", "why"),
     [
         (NO_BASELINE, 5, ""),
-        (Baseline(3, 3.0), 17, "raised from 5, because containers of this fleet have about 3 when they are well"),
-        (Baseline(own=3.0), 17, OWN_3),
-        (Baseline(1, 100.4), 158, "raised from 5, because containers of this fleet have about 100 when they are well"),
-        (Baseline(5, 5.0), 5, "the whole fleet has as many (median 5)"),
+        (fleet_has(3, 3.0), 17, "raised from 5, because containers of this fleet have about 3 when they are well"),
+        (Baseline(own=Rates(3.0)), 17, OWN_3),
+        (fleet_has(1, 100.4), 158, "raised from 5, because containers of this fleet have about 100 when they are well"),
+        (fleet_has(5, 0.0), 5, "the whole fleet has as many (median 5)"),
         (Baseline(share=0.5), 3, "a soft drain leaves it 50 % of its load; at full load the limit is 5"),
         (Baseline(share=0.0), 1, "a soft drain leaves it 0 % of its load; at full load the limit is 5"),
         (Baseline(share=0.95), 5, ""),
-        (Baseline(0, 0.1), 5, ""),
+        (fleet_has(0, 0.1), 5, ""),
         (
-            Baseline(own=3.0, share=0.5),
+            Baseline(own=Rates(3.0), share=0.5),
             9,
             f"a soft drain leaves it 50 % of its load; at full load the limit is 17; {OWN_3}",
         ),
