@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -20,13 +20,11 @@ from sidecar.core.fleet.decide import decide, is_due
 from sidecar.core.fleet.fleet_events import fleet_of
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.members import Member, MemberList
-from sidecar.core.fleet.records import Epoch
 from sidecar.core.fleet.view import (
     Asked,
     BeatReply,
     Edits,
     EndHold,
-    Known,
     Listing,
     PutHold,
     Request,
@@ -34,8 +32,7 @@ from sidecar.core.fleet.view import (
     View,
 )
 from sidecar.core.types import US_PER_S, Entry, Hold
-from sidecar.store.own_beats import OwnBeats
-from sidecar.store.own_holds import LocalHolds
+from sidecar.store.own_memory import LocalHolds, OwnBeats, StoreExchange
 from sidecar.store.protocol import Conflict, Over, Store, StoreError
 
 T = TypeVar("T")
@@ -63,25 +60,7 @@ class Counter(NamedTuple):
     left_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class StoreExchange:
-    """An exchange with the store: its begin and end in seconds of our clock, and what it showed of the store."""
-
-    begin: float = 0.0
-    end: float = 0.0
-    now_us: int = 0
-    epoch: Epoch = field(default_factory=Epoch)
-
-    def known_after(self, begin: float, end: float) -> Known:
-        """What this exchange tells at the end of a later one. The clocks may seem to differ by the time of both."""
-        if not self.now_us:
-            return Known(self.epoch)
-        elapsed_s, slack_s = end - self.end, self.end - self.begin + end - begin
-        return Known(self.epoch, self.now_us, round(elapsed_s * US_PER_S), round(slack_s * US_PER_S))
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(NamedTuple):
     """An answer, with the view that it is based on and the edits that were written."""
 
     answer: Any
@@ -164,15 +143,7 @@ class FleetBudget:
         elif self._last.end < end:  # else a later claim has shown more
             self._last = StoreExchange(begin, end, reply.now_us, reply.epoch)
         fleet = fleet_of(reply, settings, beat.instance, duplicate=self._own.is_duplicate)
-        hold, lost_hold = fleet.hold or self.local_holds.in_force, self._own.holds.lost
-        if hold is fleet.hold and lost_hold is None:
-            return fleet
-        return replace(fleet, hold=hold, lost_hold=lost_hold)
-
-    @property
-    def is_settled(self) -> bool:
-        """As ``OwnBeats.is_settled``."""
-        return self._own.is_settled
+        return replace(fleet, hold=fleet.hold or self.local_holds.in_force, lost_hold=self._own.holds.lost)
 
     # -- for operators ------------------------------------------------------------------------------------------
 

@@ -18,17 +18,8 @@ from sidecar.core.claims import Beat
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_row
 from sidecar.core.types import US_PER_S, Entry
 from sidecar.net.threads import in_thread
-from sidecar.store import ledger_rows, replies, scripts
-from sidecar.store.protocol import (
-    MAX_CAUSES,
-    MAX_STRUCK,
-    NOTED_S,
-    SHARED_S,
-    Conflict,
-    Over,
-    StoreError,
-)
-from sidecar.store.scripts import Script
+from sidecar.store import redis_content as content
+from sidecar.store.protocol import MAX_CAUSES, MAX_STRUCK, NOTED_S, SHARED_S, Conflict, Over, StoreError
 
 if TYPE_CHECKING:
     from sidecar.store.redis_client import RedisClient
@@ -80,7 +71,7 @@ class RedisStore:
         self._unclear: dict[str, str] = {}
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
-        return await self._run(scripts.READ, replies.view, instance, window_us, expiry_us)
+        return await self._run(content.READ, content.view, instance, window_us, expiry_us)
 
     async def commit(self, revision: int, edits: Edits) -> int:
         word, now_us, _ = await self._commit(str(revision), edits)
@@ -103,14 +94,14 @@ class RedisStore:
 
     async def count(self, key: str, window_s: int) -> int:
         """Increment the article's key, which is not a key of the service; return the count."""
-        return await self._in_turn(lambda client: client.ask(replies.count, "EVAL", _COUNT, 1, key, window_s))
+        return await self._in_turn(lambda client: client.ask(content.count, "EVAL", _COUNT, 1, key, window_s))
 
     async def note(self, entries: Sequence[Entry]) -> int:
         return (await self._commit("", Edits(entries=tuple(entries))))[2] if entries else 0
 
     async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
         """At most ``most`` entries of the ledger, in the order of arrival, without those that no sidecar wrote."""
-        return await self._in_turn(lambda client: self._entries(client, ledger_rows.start(since, after), most))
+        return await self._in_turn(lambda client: self._entries(client, content.start_id(since, after), most))
 
     async def first(self, word: str, for_s: float) -> bool:
         """Whether this is the first call; the caller that repeats it after a failure is still the first."""
@@ -148,16 +139,16 @@ class RedisStore:
                     raise StoreError("internal") from error
             return self._client
 
-    async def _run(self, script: Script, read: Callable[[Any], T], *arguments: str | int) -> T:
+    async def _run(self, script: content.Script, read: Callable[[Any], T], *arguments: str | int) -> T:
         return await self._in_turn(lambda client: client.run(read, script, self._keys_of(script), arguments))
 
-    def _keys_of(self, script: Script) -> list[str]:
+    def _keys_of(self, script: content.Script) -> list[str]:
         return [self._key(name) for name in script.keys]
 
     async def _beat(self, client: RedisClient, instance: str, arguments: Sequence[str | int]) -> BeatReply:
-        read = partial(replies.beat_reply, instance=instance)
+        read = partial(content.beat_reply, instance=instance)
         try:
-            return await client.run(read, scripts.BEAT, self._keys_of(scripts.BEAT), arguments)
+            return await client.run(read, content.BEAT, self._keys_of(content.BEAT), arguments)
         finally:
             self.lost.clear()  # its end asks for this beat, and a failure repeats the beat by itself
             client.watch()
@@ -165,13 +156,13 @@ class RedisStore:
     async def _commit(self, revision: str, edits: Edits) -> tuple[int, int, int]:
         writes = list(_writes(edits))
         return await self._run(
-            scripts.COMMIT,
-            replies.committed,
+            content.COMMIT,
+            content.committed,
             *(revision, edits.grant, edits.window_us, edits.capacity, edits.most, len(writes), len(edits.refund)),
             *(self._events_max, KEPT_S * 1000, NOTED_S * US_PER_S, SHARED_S * US_PER_S),
             *chain.from_iterable(writes),
             *edits.refund,
-            *chain.from_iterable(map(ledger_rows.fields_of, edits.entries)),
+            *chain.from_iterable(map(content.fields_of, edits.entries)),
         )
 
     async def _members(self, client: RedisClient, most: int, since_us: int) -> Listing:
@@ -179,15 +170,15 @@ class RedisStore:
             read: list[str] = []
             for begin in range(0, len(names), _ROWS_AT_ONCE):  # health answers go between the replies
                 some = names[begin : begin + _ROWS_AT_ONCE]
-                read += await client.ask(replies.texts, "HMGET", self._key(key), *some)
+                read += await client.ask(content.texts, "HMGET", self._key(key), *some)
             return read
 
-        alive = await client.ask(replies.times, "ZRANGE", self._key("alive"), 0, -1, "WITHSCORES")
+        alive = await client.ask(content.times, "ZRANGE", self._key("alive"), 0, -1, "WITHSCORES")
         names = sorted(alive)[:most]
         rows, abouts = await values("members", names), await values("abouts", names)
         newest = ("+inf", f"({since_us}", "BYSCORE", "REV", "LIMIT", 0, most, "WITHSCORES")
-        left = await client.ask(replies.times, "ZRANGE", self._key("departed"), *newest)
-        culled = await client.ask(replies.names, "HGETALL", self._key("culls"))
+        left = await client.ask(content.times, "ZRANGE", self._key("departed"), *newest)
+        culled = await client.ask(content.names, "HGETALL", self._key("culls"))
         culled_abouts = zip(culled, await values("abouts", culled), strict=True)
         return Listing(
             [(name, alive[name], row, about) for name, row, about in zip(names, rows, abouts, strict=True)],
@@ -197,7 +188,7 @@ class RedisStore:
 
     async def _entries(self, client: RedisClient, start: str, most: int) -> list[Entry]:
         for _ in range(_MAX_PAGES):
-            page = await client.ask(ledger_rows.page, "XRANGE", self._key("events"), start, "+", "COUNT", most)
+            page = await client.ask(content.entries, "XRANGE", self._key("events"), start, "+", "COUNT", most)
             read = [entry for _, entry in page if entry is not None]
             if read or len(page) < most:
                 return read

@@ -24,8 +24,7 @@ from redis.asyncio.sentinel import MasterNotFoundError
 from sidecar.config.redis_urls import shown
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_connections import FAILURES, AccessError, SecretError, connections_of
-from sidecar.store.replies import UNREADABLE
-from sidecar.store.scripts import Script
+from sidecar.store.redis_content import UNREADABLE, Script
 
 T = TypeVar("T")
 

@@ -30,7 +30,7 @@ from redis.credentials import CredentialProvider
 
 from sidecar.config.redis_urls import RedisUrl, split
 from sidecar.net.threads import in_thread
-from sidecar.store.replies import ENCODING_ERRORS
+from sidecar.store.redis_content import ENCODING_ERRORS
 
 FAILURES: Final = (OSError, theirs.RedisError, theirs.RedisClusterException)
 """The exceptions of redis-py for a failed exchange."""

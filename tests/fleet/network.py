@@ -57,11 +57,6 @@ class RemoteBudget:
     budget: FleetBudget
     network: Network
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the fleet waits for nothing of this container."""
-        return self.budget.is_settled
-
     async def claim(self, claim: Claim) -> Answer:
         """Ask for a token."""
         return await self.network.sent(self.budget.claim(claim))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fakeredis import TcpFakeServer
 from redis import Redis
 
-from sidecar.store import scripts
+from sidecar.store.redis_content import BEAT, COMMIT, READ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ def fake_redis() -> Iterator[str]:
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     url = f"redis://127.0.0.1:{server.server_address[1]}"
     with Redis.from_url(url, protocol=2) as client:
-        for script in (scripts.READ, scripts.COMMIT, scripts.BEAT):
+        for script in (READ, COMMIT, BEAT):
             client.script_load(script.text)
     yield url
     server.shutdown()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Literal, Self
 
-from sidecar.store.scripts import COMMIT
+from sidecar.store.redis_content import COMMIT
 
 Where = Literal["nowhere", "request", "reply"]
 

@@ -155,10 +155,6 @@ class RuleFleet:
         fleet: Fleet = run(self.budget(instance, **changes).beat(beat))
         return fleet
 
-    def is_settled(self, instance: str) -> bool:
-        """Whether the fleet waits for nothing of this container."""
-        return self.budget(instance).is_settled
-
     # -- many ---------------------------------------------------------------------------------------------------
 
     def beat_all(self, *instances: str, presence: Presence = Presence.WELL, kind: str = "redis") -> None:

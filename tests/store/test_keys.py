@@ -11,8 +11,8 @@ from harness.stores import HOLD, PREFIX, S, beat, commit, send_beat, suspect
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
 from sidecar.core.types import Entry
-from sidecar.store import scripts
 from sidecar.store.redis import KEPT_S
+from sidecar.store.redis_content import BEAT, COMMIT, READ
 from store.conftest import Clock
 from store.test_golden import history
 
@@ -78,7 +78,7 @@ async def test_page_lists_the_keys_that_a_fleet_leaves_behind(
     left = {key.removeprefix(f"{PREFIX}:"): faketime_redis.cli("TYPE", key) for key in faketime_redis.cli("KEYS", "*")}
     listed = {cells[0].strip("`"): cells[1] for cells in rows_of_page("key")}
     assert listed == {name.replace("first:word", "first:<word>"): kinds.get(kind, kind) for name, kind in left.items()}
-    assert set().union(*(script.keys for script in (scripts.READ, scripts.COMMIT, scripts.BEAT))) < left.keys()
+    assert set().union(*(script.keys for script in (READ, COMMIT, BEAT))) < left.keys()
 
 
 def test_page_lists_the_fields_of_every_record() -> None:

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from harness.stores import PREFIX, S, impatient, word_of
 from sidecar.core.types import Entry
-from sidecar.store import ledger_rows
 from sidecar.store.alone import MAX_EVENTS, AloneStore
 from sidecar.store.protocol import NOTED_S, SHARED_S, Store
-from sidecar.store.replies import UNREADABLE
+from sidecar.store.redis_content import UNREADABLE, entries
 from store.test_contract import of_a_fleet
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ async def test_garbage_in_the_stream_is_skipped(
 @example([[b"1-0", [b"what", b"culled", b"what"]]])
 def test_whatever_comes_back_is_read_or_refused_in_one_way(reply: object) -> None:
     try:
-        page = ledger_rows.page(reply)
+        page = entries(reply)
     except UNREADABLE:
         return
     assert all(entry is None or 0 <= entry.at <= 1e11 for _, entry in page)

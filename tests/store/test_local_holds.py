@@ -11,7 +11,7 @@ from harness.server_group import START_US, ServerGroup, outcome
 from sidecar.core.claims import Denied, Fleet, Unknown
 from sidecar.core.fleet.view import BeatReply
 from sidecar.core.types import Hold
-from sidecar.store.own_holds import SeenHolds
+from sidecar.store.own_memory import SeenHolds
 
 START_S = START_US / S
 
