@@ -54,6 +54,6 @@ def scraper(config: AppConfig, judging: JudgingConfig, offer: Offer, observers: 
         timeout_s=min(SCRAPE_TIMEOUT_S, judging.check_interval),
         offer=lambda reports: offer([dated(report) for report in reports]),
         on_failure=partial(observers.failed, "listener"),
-        on_advice=logger.warning,
+        on_advice=logger.info,
         rng=random.Random(),  # noqa: S311 - it spreads timers, it guards nothing
     )

@@ -8,6 +8,7 @@ It knows neither pages nor clocks: readings and the time of the scrape come in, 
 - If nothing distinguishes processes, a counter that has decreased is unknown: its page counts nothing, and from then on
   a value is compared with the nearest lower earlier value.
 - A new series counts from zero if the same process was seen without it.
+- A replaced worker is no restart of the app: see ``AppIncarnation``.
 - A value beyond ``MAX_COUNT`` (or infinite) is no count and is ignored.
 """
 
@@ -19,7 +20,6 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from sidecar.core.app_reports import Sample
-from sidecar.inputs.app_incarnation import AppIncarnation
 
 MOST_SERIES: Final = 20_000
 MOST_PROCESSES: Final = 8
@@ -32,6 +32,9 @@ MAX_COUNT: Final = 2.0**53
 """Above it a float no longer counts by ones; a sum of such values could overflow."""
 
 SLICE: Final = 500
+
+SETTLED_PAGES: Final = 30
+"""Pages without an answer of an older process after which a newer one is believed to be the app."""
 
 
 class Role(Enum):
@@ -108,6 +111,36 @@ class _Tally:
             self.requests += rise
         if use.kind is not None:
             self.errors[use.kind] = self.errors.get(use.kind, 0.0) + rise
+
+
+@dataclass(slots=True)
+class AppIncarnation:
+    """The newest start. It does not change when workers behind one port answer in turns.
+
+    A replaced worker looks like a restarted app. So once an older process has answered after a newer one, a newer start
+    counts only after ``SETTLED_PAGES`` pages without an answer of an older process.
+    """
+
+    start: float | None = None
+    _has_workers: bool = False
+    _newer: int = 0
+
+    @property
+    def app_start(self) -> str | None:
+        """The start (Unix time in seconds) as text; None before one is known."""
+        return None if self.start is None else repr(self.start)
+
+    def see(self, start: float, *, is_born: bool) -> None:
+        """Record that a process with this start has answered; ``is_born``: it began after the last scrape."""
+        if self.start is None:
+            self.start = start
+        elif start <= self.start:
+            self._has_workers = self._has_workers or self._newer > 0
+            self._newer = 0
+        else:
+            self._newer += 1
+            if (is_born and not self._has_workers) or self._newer >= SETTLED_PAGES:
+                self.start, self._has_workers, self._newer = start, False, 0
 
 
 class Counters:

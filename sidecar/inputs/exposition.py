@@ -1,7 +1,8 @@
 """Finds selected series on a metrics page, which comes in pieces of bytes, and parses only their lines.
 
 Text 0.0.4 and OpenMetrics 1.0. It knows nothing of selectors: it looks for the names of metrics, and ``resolve``
-returns the use of a series. Other lines are not validated.
+returns the use of a series. Other lines are not validated. Nearly every line is read by one regular expression; the
+rest, such as a line with a timestamp, by ``_read``.
 """
 
 from __future__ import annotations
@@ -11,14 +12,26 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from sidecar.inputs.series import BadPageError, split_line, value_of
-
 T = TypeVar("T")
 
 LONGEST_LINE: Final = 65_536
 _EOF: Final = b"\n# EOF"
 _LINE: Final = rb"\n(%b(?=[{ \t\r\v\f])(?:\{.*\})?)(?: ([^ \t\r\n_]+)$|(.*))"
 """Finds series and value behind the end of a line, or series and the rest."""
+_LABEL: Final = re.compile(rb'\s*+([A-Za-z_]\w*+)\s*+=\s*+"((?:[^"\\]++|\\.)*+)"\s*+(?:,|\Z)')
+_SERIES: Final = re.compile(rb'([A-Za-z_:][\w:]*+)\s*+(?:\{((?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+)\})?')
+_ESCAPE: Final = re.compile(r'\\([\\n"])')
+
+
+class BadPageError(ValueError):
+    """The page cannot be read: a selected line is invalid, or a line is too long. The message names it."""
+
+
+class Series(NamedTuple):
+    """A metric's name and its labels, unescaped."""
+
+    name: str
+    labels: dict[str, str]
 
 
 class Page(NamedTuple, Generic[T]):
@@ -98,8 +111,66 @@ class Scanner(Generic[T]):
                         found(use)
 
     def _read(self, line: bytes) -> None:
-        series, fields = split_line(line)
+        series, fields = _split_line(line)
         use = self._resolve(series)
         if use is not None:
-            self._values.append(value_of(fields, line))
+            self._values.append(_value_of(fields, line))
             self._found.append(use)
+
+
+def parse_series(text: bytes) -> Series:
+    """Read ``name{label="value"}``; BadPageError for anything else."""
+    match = _SERIES.fullmatch(text.strip())
+    if not match:
+        raise _bad_page(text)
+    labels: dict[str, str] = {}
+    rest, at = (match[2] or b"").rstrip(), 0
+    while at < len(rest):
+        pair = _LABEL.match(rest, at)
+        label = pair[1].decode() if pair else ""
+        if not pair or label in labels:
+            raise _bad_page(text)
+        labels[label] = _unescape(pair[2])
+        at = pair.end()
+    return Series(match[1].decode(), labels)
+
+
+def _unescape(text: bytes) -> str:
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError:
+        raise _bad_page(text) from None
+    if "\\" not in decoded:
+        return decoded
+    return _ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], decoded)
+
+
+def _number(text: bytes) -> float:
+    """Read a value: decimal, ``+Inf``, ``NaN`` in any case; BadPageError for anything else."""
+    try:
+        if b"_" not in text:
+            return float(text)
+    except ValueError:
+        pass
+    raise _bad_page(text)
+
+
+def _bad_page(text: bytes) -> BadPageError:
+    """An error that shows the beginning of ``text``."""
+    return BadPageError(f"cannot read {text[:100]!r}")
+
+
+def _split_line(line: bytes) -> tuple[bytes, list[bytes]]:
+    """Split a line into its series and the fields behind it, without an exemplar; quoted text is skipped."""
+    match = _SERIES.match(line)
+    end = match.end() if match else 0
+    return line[:end], line[end:].partition(b" # ")[0].split()
+
+
+def _value_of(fields: list[bytes], line: bytes) -> float:
+    """The value in the fields, which may include a timestamp."""
+    if not fields or len(fields) > 2:  # noqa: PLR2004 - value and timestamp
+        raise _bad_page(line)
+    if len(fields) > 1:
+        _number(fields[1])
+    return _number(fields[0])

@@ -1,6 +1,6 @@
 """The names on a metrics page: advice for selectors that match nothing, and selectors for a page without any.
 
-Used once in the life of a sidecar, and by ``doctor``.
+For ``doctor``.
 """
 
 from __future__ import annotations

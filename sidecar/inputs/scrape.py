@@ -8,44 +8,67 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
 
-from aiohttp import ClientConnectionError, ClientError, ClientPayloadError, ClientSSLError
+from aiohttp import (
+    AddrInfoType,
+    BaseConnector,
+    ClientConnectionError,
+    ClientError,
+    ClientPayloadError,
+    ClientResponse,
+    ClientSession,
+    ClientSSLError,
+    ClientTimeout,
+    DummyCookieJar,
+    TCPConnector,
+    UnixConnector,
+)
 
 from sidecar.config.addresses import Target
 from sidecar.core.app_reports import Missed, Report, Sample
-from sidecar.inputs import page_names
 from sidecar.inputs.counter_increments import Counters, SeriesUse
-from sidecar.inputs.exposition import Page, Scanner
-from sidecar.inputs.page_download import (
-    OPENMETRICS,
-    TEXT,
-    MissError,
-    PageClient,
-    has_length,
-    is_openmetrics,
-    slices,
-)
-from sidecar.inputs.series import BadPageError
+from sidecar.inputs.exposition import BadPageError, Page, Scanner
 from sidecar.inputs.series_selection import SeriesSelection
-from sidecar.net.threads import in_thread
 
 Offer = Callable[[Sequence[Report]], bool]
 
 ADVICE_AFTER: Final = 3
-"""Good pages after which a selector that has matched nothing is looked into, once."""
+"""Good pages after which the selectors that have matched nothing are named, once."""
 
-ADVICE_BYTES: Final = 1 << 20
-"""Bytes of a page that are read for that: parsing them takes up to 100 ms, in a thread."""
+BEGINNING_BYTES: Final = 1 << 20
+"""Bytes of a page of which its names are read: parsing them takes up to 100 ms."""
 
 MAX_BYTES: Final = 64 << 20
+SLICE_BYTES: Final = 16_384
+READ_BYTES: Final = 8_192
+"""asyncio reads 256 KiB at once. Tiny chunks, or heads without a page, would fill 30 ms of one turn of the loop."""
+
 TURN_S: Final = 0.0005
 """Time that the scraper may work before the loop has its turn."""
 
 JITTER: Final = 0.1
+
+OPENMETRICS: Final = "application/openmetrics-text"
+TEXT: Final = "text/plain"
+_HEADERS: Final = {
+    # Text first: there a counter has the name that a browser shows. OpenMetrics adds ``_total``.
+    "Accept": f"{TEXT};version=0.0.4;q=0.8,{OPENMETRICS};version=1.0.0;q=0.6,{TEXT};q=0.2,*/*;q=0.1",
+    "Accept-Encoding": "identity",
+    "User-Agent": "health-arbiter",
+}
+_OK: Final = 200
+
+
+class MissError(Exception):
+    """The response is no page, because of its status, redirect, content_type, encoding, or as too_large or cut_off."""
+
+
 _CAUSES: Final = (
     (TimeoutError, "timeout"),
     (BadPageError, "format"),
@@ -55,9 +78,6 @@ _CAUSES: Final = (
     ((ClientError, UnicodeError), "protocol"),  # the second: a host or password that HTTP cannot have
 )
 """The first that fits an exception; ``MissError`` has other words."""
-
-_ACCEPT: Final = f"{TEXT};version=0.0.4;q=0.8,{OPENMETRICS};version=1.0.0;q=0.6,{TEXT};q=0.2,*/*;q=0.1"
-"""Text first: there a counter has the name that a browser shows. OpenMetrics adds ``_total``."""
 
 
 class Scraper:
@@ -83,7 +103,7 @@ class Scraper:
         wall: Callable[[], float] = time.time,
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
-        self._client = PageClient(target, accept=_ACCEPT, keep_s=2 * interval_s + 10, tls=tls)
+        self._target = target
         self._selection = selection
         self._counters = Counters()
         self._interval_s = interval_s
@@ -94,7 +114,9 @@ class Scraper:
         self._max_bytes = max_bytes
         self._on_advice = on_advice
         self._wall = wall
-        self._turns = _Turns()
+        self._tls = tls
+        self._session: ClientSession | None = None
+        self._rested_at = time.perf_counter()
 
     async def run(self) -> None:
         """Scrape at once and then once an interval, with jitter, until cancelled."""
@@ -106,8 +128,8 @@ class Scraper:
                 scraped = await self.scrape()
                 self._offer((scraped,))
                 good += isinstance(scraped, Sample)
-                if good == ADVICE_AFTER and isinstance(scraped, Sample) and self._selection.unmatched:
-                    await self._advise()
+                if good == ADVICE_AFTER and isinstance(scraped, Sample):
+                    self._advise()
                 await asyncio.sleep(max(0.0, due - loop.time()))
         finally:
             await self.close()
@@ -127,29 +149,46 @@ class Scraper:
                 self._on_failure(error)
             return Missed(cause)
 
-    async def page(self) -> bytes:
+    async def beginning(self) -> bytes:
         """Fetch the beginning of the page, as it is. Raises as the client does, and MissError."""
         content = bytearray()
-        async with asyncio.timeout(self._timeout_s), await self._client.get() as response:
-            is_openmetrics(response)
-            async for piece in slices(response, self._max_bytes):
+        async with (
+            asyncio.timeout(self._timeout_s),
+            await self._get() as response,
+        ):
+            _is_openmetrics(response)
+            async for piece in _slices(response, self._max_bytes):
                 content += piece
-                if len(content) >= ADVICE_BYTES:
+                if len(content) >= BEGINNING_BYTES:
                     break
         return bytes(content)
 
     async def close(self) -> None:
         """Close the connection; the next scrape opens a new one."""
-        await self._client.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
-    async def _advise(self) -> None:
-        try:
-            page, unmatched = await self.page(), self._selection.unmatched
-            sentences = await in_thread(lambda: [*page_names.advice(unmatched, page_names.read_names(page))])
-        except Exception:  # noqa: BLE001 - the next scrape tells what is wrong with the page
-            return
-        for sentence in sentences:
-            self._on_advice(sentence)
+    def _advise(self) -> None:
+        for setting, selector in self._selection.unmatched:
+            self._on_advice(
+                f"ARBITER_{setting.upper()}: no series on the page fits {selector.name} yet; "
+                "health-arbiter doctor shows whether its name and labels are there, and which come closest"
+            )
+
+    async def _fetch(self) -> Page[SeriesUse]:
+        async with await self._get() as response:
+            openmetrics = _is_openmetrics(response)
+            self._selection.begin()
+            scanner = Scanner(self._selection.names, self._selection.use, openmetrics=openmetrics)
+            async for piece in _slices(response, self._max_bytes):
+                scanner.feed(piece)
+                await self._rest()
+            # HTTP itself shows that a page with a length is cut off; any other ends with the connection.
+            page = scanner.finish(whole=not {"Content-Length", "Transfer-Encoding"}.isdisjoint(response.headers))
+        if openmetrics and page.cut_off:
+            raise MissError("cut_off")
+        return page
 
     async def _take(self, page: Page[SeriesUse], at: float) -> Sample:
         # Outside the timeout: it would lose the rest of a page that is half taken.
@@ -161,29 +200,78 @@ class Scraper:
             except StopIteration as end:
                 sample: Sample = end.value
                 return sample
-            await self._turns.rest()
+            await self._rest()
 
-    async def _fetch(self) -> Page[SeriesUse]:
-        async with await self._client.get() as response:
-            openmetrics = is_openmetrics(response)
-            self._selection.begin()
-            scanner = Scanner(self._selection.names, self._selection.use, openmetrics=openmetrics)
-            async for piece in slices(response, self._max_bytes):
-                scanner.feed(piece)
-                await self._turns.rest()
-            page = scanner.finish(whole=has_length(response))
-        if openmetrics and page.cut_off:
-            raise MissError("cut_off")
-        return page
-
-
-class _Turns:
-    """Gives the loop its turn after work of ``TURN_S``."""
-
-    def __init__(self) -> None:
-        self._since = time.perf_counter()
-
-    async def rest(self) -> None:
-        if time.perf_counter() - self._since > TURN_S:
+    async def _rest(self) -> None:
+        """Give the loop its turn after work of ``TURN_S``."""
+        if time.perf_counter() - self._rested_at > TURN_S:
             await asyncio.sleep(0)
-            self._since = time.perf_counter()
+            self._rested_at = time.perf_counter()
+
+    async def _get(self) -> AbstractAsyncContextManager[ClientResponse]:
+        """Ask for the page on the one connection, which is kept until the scrape after the next."""
+        if self._session is None:
+            self._session = ClientSession(
+                connector=await self._connector(keepalive_timeout=2 * self._interval_s + 10),
+                cookie_jar=DummyCookieJar(),
+                timeout=ClientTimeout(total=None),
+                auto_decompress=False,
+                headers=_HEADERS,
+            )
+        return self._session.get(self._target.url, allow_redirects=False)
+
+    async def _connector(self, keepalive_timeout: float) -> BaseConnector:
+        if self._target.socket:
+            return _UnixReads(self._target.socket, limit=1, keepalive_timeout=keepalive_timeout)
+        if not self._target.url.lower().startswith("https:"):
+            return _TcpReads(limit=1, keepalive_timeout=keepalive_timeout)
+        context = await asyncio.to_thread(self._tls)  # it loads the system's certificates, which takes long
+        return TCPConnector(limit=1, keepalive_timeout=keepalive_timeout, ssl=context, socket_factory=_tls_socket)
+
+
+class _SmallReads(BaseConnector):
+    """Bounds what one read of a connection takes, before the first byte is read."""
+
+    async def connect(self, *request: Any, **options: Any) -> Any:
+        connection = await super().connect(*request, **options)
+        connection.transport.max_size = READ_BYTES  # type: ignore[union-attr]  # the name in all transports of asyncio
+        return connection
+
+
+class _TcpReads(_SmallReads, TCPConnector):
+    """Over TCP."""
+
+
+class _UnixReads(_SmallReads, UnixConnector):
+    """Over a unix socket."""
+
+
+def _tls_socket(address: AddrInfoType) -> socket.socket:
+    """Make a socket with a small buffer: TLS decrypts all that the kernel holds, up to 256 KiB, in one turn."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, READ_BYTES)
+    return made
+
+
+def _is_openmetrics(response: ClientResponse) -> bool:
+    """Whether the page is OpenMetrics; without a type it is text, as for old Prometheus."""
+    if response.status != _OK:
+        raise MissError("redirect" if response.status // 100 == 3 else "status")  # noqa: PLR2004 - 3xx
+    content_type = response.content_type if "Content-Type" in response.headers else TEXT
+    if content_type not in {OPENMETRICS, TEXT}:
+        raise MissError("content_type")
+    return content_type == OPENMETRICS
+
+
+async def _slices(response: ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
+    """The page's text, in slices; ``MissError`` beyond ``max_bytes``, and for text that is compressed all the same."""
+    if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise MissError("encoding")
+    size = 0
+    async for received in response.content.iter_any():
+        for begin in range(0, len(received), SLICE_BYTES):
+            yield received[begin : begin + SLICE_BYTES]
+        size += len(received)
+        if size > max_bytes:
+            raise MissError("too_large")

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from sidecar.config.selectors import Selector
 from sidecar.inputs.counter_increments import MOST_SERIES, Role, SeriesUse
-from sidecar.inputs.series import Series, parse_series
+from sidecar.inputs.exposition import Series, parse_series
 
 CROWDED_PAGES: Final = 60
 """After this many pages with too many series the selection forgets all, because some may have left the page."""

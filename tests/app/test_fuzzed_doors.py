@@ -26,9 +26,8 @@ from sidecar.core.types import Evidence, Policy
 from sidecar.inputs import report_api
 from sidecar.inputs.counter_increments import SeriesUse
 from sidecar.inputs.datagram import Datagrams
-from sidecar.inputs.exposition import Scanner
+from sidecar.inputs.exposition import BadPageError, Scanner
 from sidecar.inputs.report_bodies import MOST_ERRORS
-from sidecar.inputs.series import BadPageError
 from sidecar.inputs.series_selection import SeriesSelection
 from sidecar.server.agent_check import AgentCheck
 from sidecar.server.health import Health

@@ -18,8 +18,15 @@ from harness.ports import free_port
 from harness.virtual_time import in_virtual_time
 from harness.waiting import eventually, wait_for
 from sidecar.core.app_reports import AppListening, Report
-from sidecar.inputs.app_port import ABSENT_S, SETTLE_S, AcceptedConnections, AppPort, SocketIncarnations
-from sidecar.inputs.listening_sockets import MOST_SOCKETS, listening_sockets
+from sidecar.inputs.app_port import (
+    ABSENT_S,
+    MOST_SOCKETS,
+    SETTLE_S,
+    AcceptedConnections,
+    AppPort,
+    SocketIncarnations,
+    listening_sockets,
+)
 
 # -- incarnations -----------------------------------------------------------------------------------------------------
 
@@ -83,7 +90,7 @@ def test_look_ends_after_as_many_sockets_as_an_app_may_have() -> None:
 async def test_without_the_list_restarts_are_noticed_by_connecting(
     monkeypatch: pytest.MonkeyPatch, constant: str, value: int
 ) -> None:
-    monkeypatch.setattr(f"sidecar.inputs.listening_sockets.{constant}", value)
+    monkeypatch.setattr(f"sidecar.inputs.app_port.{constant}", value)
     port, offered = free_port(), list[Report]()
 
     def offer(reports: Sequence[Report]) -> bool:

@@ -14,8 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecar.core.app_reports import Sample
-from sidecar.inputs.app_incarnation import SETTLED_PAGES
-from sidecar.inputs.counter_increments import MAX_COUNT, MOST_PROCESSES, SLICE, Counters, Reading, Role, SeriesUse
+from sidecar.inputs.counter_increments import (
+    MAX_COUNT,
+    MOST_PROCESSES,
+    SETTLED_PAGES,
+    SLICE,
+    Counters,
+    Reading,
+    Role,
+    SeriesUse,
+)
 
 T0 = 1_700_000_000.0
 INTERVAL_S = 10.0

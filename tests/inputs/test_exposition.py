@@ -16,8 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from sidecar.config.selectors import parse_selectors
 from sidecar.inputs import page_names
-from sidecar.inputs.exposition import Page, Scanner
-from sidecar.inputs.series import BadPageError, Series, parse_series
+from sidecar.inputs.exposition import BadPageError, Page, Scanner, Series, parse_series
 from sidecar.inputs.series_selection import SeriesSelection
 
 Found = set[tuple[str, frozenset[tuple[str, str]], str]]

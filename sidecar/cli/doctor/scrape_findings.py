@@ -28,8 +28,7 @@ def target(url: str) -> Target:
 async def of_page(config: AppConfig, page: Target | None) -> list[Finding]:
     """Look at ``page`` to propose selectors, or else at the configured page to check its selectors."""
     from sidecar.inputs import page_names  # noqa: PLC0415 - with aiohttp's client 15 MiB, which few commands need
-    from sidecar.inputs.page_download import MissError  # noqa: PLC0415 - as above
-    from sidecar.inputs.scrape import Scraper  # noqa: PLC0415 - as above
+    from sidecar.inputs.scrape import MissError, Scraper  # noqa: PLC0415 - as above
     from sidecar.inputs.series_selection import SeriesSelection  # noqa: PLC0415 - as above
 
     selection = SeriesSelection(
@@ -49,7 +48,7 @@ async def of_page(config: AppConfig, page: Target | None) -> list[Finding]:
     )
     try:
         missed = await scraper.scrape()
-        names = page_names.read_names(await scraper.page())
+        names = page_names.read_names(await scraper.beginning())
     except Exception as error:  # noqa: BLE001 - whatever the client raises, the page cannot be read
         word = str(error) if isinstance(error, MissError) else getattr(missed, "cause", "connection")
         return [fail("scrape", f"the metrics page cannot be read: {word}")]
