@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from harness.rule_fleet import TERMS, RuleFleet, fleet_of_size, names, word
 from sidecar.core.claims import MANUAL, Beat, Claim, Denied, Granted, LeaseRequest, Presence
-from sidecar.core.fleet.decide import MOST_DUPLICATES, decide
+from sidecar.core.fleet.decide import MOST_DUPLICATES, decide, is_due
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
 from sidecar.core.fleet.view import (
     Asked,
     Attend,
+    BeatReply,
     Edits,
     EndHold,
     Known,
@@ -281,6 +282,63 @@ def test_fleet_of_several_is_recorded_as_such_every_ten_minutes(alive: int, age_
 def test_beat_removes_a_hold_that_is_over_and_a_released_one_after_a_window(row: HoldRow, *, is_kept: bool) -> None:
     _, edits = decide(View(NOW, holds={"": row}), Request(Attend(Beat("me", "0", Presence.WELL)), TERMS))
     assert edits.holds == ({} if is_kept else {"": None})
+
+
+# -- what a beat finds due --------------------------------------------------------------------------------------------
+
+KNOWN_EPOCH: Final = Epoch(born_us=NOW - 10**9, grants=5, losses=1, lost_us=NOW - 10**8, servers="one")
+KNOWN: Final = Known(KNOWN_EPOCH, NOW - 10 * S, 10 * S)
+STATE: Final = FleetState(several_us=NOW - 5 * S)
+QUIET: Final = BeatReply(NOW, epoch=KNOWN_EPOCH, state=STATE, alive=10, former="0\n\n0")
+STRUCK: Final = replace(QUIET, struck=("a",), silent=1)
+BEAT: Final = Beat("me", "0", Presence.WELL)
+
+
+@pytest.mark.parametrize(
+    ("beat", "known", "is_expected"),
+    [
+        pytest.param(BEAT, KNOWN, False, id="all is quiet"),
+        pytest.param(BEAT, Known(), False, id="nothing is known"),
+        pytest.param(BEAT._replace(presence=Presence.SUSPECT), KNOWN, False, id="a suspect"),
+        pytest.param(BEAT._replace(first=True), KNOWN, True, id="its first"),
+        pytest.param(BEAT._replace(presence=Presence.DOWN), KNOWN, True, id="down"),
+        pytest.param(BEAT._replace(presence=Presence.GONE), KNOWN, True, id="gone"),
+        pytest.param(BEAT._replace(incarnation="1"), KNOWN, True, id="another incarnation"),
+        pytest.param(BEAT, KNOWN._replace(elapsed_us=20 * S), True, id="the clock was stepped"),
+    ],
+)
+def test_beat_says_whether_a_decision_is_due(beat: Beat, known: Known, *, is_expected: bool) -> None:
+    assert is_due(QUIET, beat, known, TERMS) is is_expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_expected"),
+    [
+        pytest.param(replace(QUIET, former=""), True, id="a new row"),
+        pytest.param(STRUCK, False, id="one was struck off"),
+        pytest.param(replace(STRUCK, silent=5), True, id="half was"),
+        pytest.param(replace(STRUCK, state=replace(STATE, missing=1)), True, id="one, and somebody is missing"),
+        pytest.param(replace(STRUCK, state=replace(STATE, open_culls={"x": 1})), True, id="one, and a cull is open"),
+        pytest.param(replace(QUIET, state=replace(STATE, due_us=NOW)), True, id="something ends"),
+        pytest.param(replace(QUIET, state=replace(STATE, due_us=NOW + 1)), False, id="not yet"),
+        pytest.param(replace(QUIET, state=replace(STATE, several_us=NOW - 600 * S)), True, id="several, long unsaid"),
+        pytest.param(replace(QUIET, alive=1, state=replace(STATE, several_us=0)), False, id="a single one"),
+        pytest.param(replace(QUIET, epoch=replace(KNOWN_EPOCH, servers="two")), True, id="another address"),
+        pytest.param(replace(QUIET, epoch=replace(KNOWN_EPOCH, grants=4)), True, id="fewer grants"),
+        pytest.param(replace(QUIET, epoch=replace(KNOWN_EPOCH, grants=4, losses=2)), False, id="that is recorded"),
+        pytest.param(replace(QUIET, epoch=replace(KNOWN_EPOCH, born_us=NOW - 5)), True, id="another epoch"),
+        pytest.param(replace(QUIET, run_id="2", epoch=replace(KNOWN_EPOCH, run_id="1")), True, id="another process"),
+        pytest.param(replace(QUIET, run_id="1", epoch=replace(KNOWN_EPOCH, run_id="1")), False, id="the same process"),
+        pytest.param(replace(QUIET, epoch=Epoch(), state=FleetState()), True, id="no record can be read"),
+    ],
+)
+def test_answer_to_a_beat_shows_whether_a_decision_is_due(reply: BeatReply, *, is_expected: bool) -> None:
+    assert is_due(reply, BEAT, KNOWN, TERMS) is is_expected
+
+
+def test_sidecar_that_knows_nothing_sees_no_other_epoch_and_begins_that_of_a_new_store() -> None:
+    assert not is_due(replace(QUIET, epoch=replace(KNOWN_EPOCH, born_us=NOW - 5)), BEAT, Known(), TERMS)
+    assert is_due(replace(QUIET, epoch=Epoch()), BEAT, Known(), TERMS)
 
 
 # -- pure -----------------------------------------------------------------------------------------------------------

@@ -97,3 +97,11 @@ def test_container_is_missing_and_not_available_from_its_grant_to_its_replacemen
 ) -> None:
     draft = draft_of(View(NOW, culls=culls, alive=alive, beating={"a": "1"}))
     assert (draft.available, draft.missing, draft.fleet) == (available, missing, available + missing)
+
+
+@pytest.mark.parametrize(
+    ("newest_us", "grant_us", "is_ahead"),
+    [(NOW, NOW, False), (NOW + S, NOW, False), (NOW + S + 1, NOW, True), (NOW, NOW + S + 1, True)],
+)
+def test_store_that_holds_the_future_has_stepped_back(newest_us: int, grant_us: int, *, is_ahead: bool) -> None:
+    assert View(NOW, newest_us=newest_us, grants={"a": grant_us}).is_ahead is is_ahead

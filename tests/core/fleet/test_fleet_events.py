@@ -1,4 +1,4 @@
-"""What an answer to a beat shows to have happened since the last one."""
+"""The fleet as an answer to a beat shows it, and what has happened since the last one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.rule_fleet import START_US, TERMS
 from sidecar.core.claims import CauseTrial, Fleet, Unknown
 from sidecar.core.fleet.fleet_events import (
     CausePaused,
@@ -23,9 +24,15 @@ from sidecar.core.fleet.fleet_events import (
     StoreAway,
     StoreBack,
     changes,
+    fleet_of,
 )
-from sidecar.core.types import Hold
+from sidecar.core.fleet.records import Epoch, FleetState, HoldRow, Trial
+from sidecar.core.fleet.view import BeatReply
+from sidecar.core.types import US_PER_S, Hold
 
+S = US_PER_S
+NOW = START_US
+HEARD = BeatReply(NOW, alive=10, epoch=Epoch(losses=1))
 CALM = Fleet(10)
 HOLD = Hold("ann", "deploy", 1_700_000_000.0)
 TRIED = CauseTrial("mysql", 2, 1)
@@ -81,3 +88,63 @@ def test_store_is_away_once_and_the_fleet_is_compared_with_how_it_was_before() -
         (),
     ]
     assert [record.answer for record in records] == answers
+
+
+# -- the fleet --------------------------------------------------------------------------------------------------------
+
+
+def test_fleet_is_what_the_state_and_the_answer_to_the_beat_say() -> None:
+    state = FleetState(
+        trials={"redis": Trial(4), "disk": Trial(1, 2, NOW - S, 100 * S), "net": Trial(1, 0, NOW, 100 * S)},
+        open_culls={"redis": 3},
+        missing=2,
+        retiring=1,
+        outcomes={"helped|redis": 3, "unhelped|disk": 2, "unclear|a|b": 1},
+    )
+    counts = {"redis": 4, "disk": 1}
+    reply = replace(HEARD, causes=counts, settings=2, median_errors=3, median_ratio=250_000, used=3, draining=3)
+    fleet = fleet_of(replace(reply, state=state), TERMS, "me", duplicate=True)
+    assert (fleet.alive, fleet.suspect, fleet.down, fleet.cause, fleet.retiring) == (10, 5, 2, "redis", 1)
+    assert fleet.draining == 2, "of those that are down"
+    assert fleet.trials == (
+        CauseTrial("disk", 1, 0, 99.0, 2),
+        CauseTrial("net", 1, 0, 0.0, 0),
+        CauseTrial("redis", 4, 3),
+    )
+    assert (fleet.paused, fleet.settings, fleet.losses) == (("disk",), 2, 1)
+    assert (fleet.helped, fleet.unhelped, fleet.unclear) == (3, 2, 1)
+    assert fleet.culls_by == (("helped", "redis", 3), ("unclear", "a|b", 1), ("unhelped", "disk", 2))
+    assert (fleet.used, fleet.capacity, fleet.duplicate) == (3, 10, True)
+    assert (fleet.median_errors, fleet.median_ratio) == (3, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("holds", "scope"),
+    [
+        (("", ""), None),
+        (("service", "own"), ""),
+        (("", "own"), "me"),
+        (("over", "own"), "me"),
+        (("end", "own"), "me"),
+    ],
+)
+def test_hold_in_force_is_shown_that_of_the_service_first(holds: tuple[str, str], scope: str | None) -> None:
+    rows = {
+        "service": HoldRow("ada", "look", NOW - S, 60 * S),
+        "own": HoldRow("ada", "look", NOW - S, 60 * S),
+        "over": HoldRow("bob", "gone", NOW - 9 * S, S),
+        "end": HoldRow("", "", NOW, 0),
+    }
+    held = {scope: rows[kind] for scope, kind in zip(("", "me"), holds, strict=True) if kind in rows}
+    expected = None if scope is None else Hold("ada", "look", (NOW + 59 * S) / S, scope)
+    assert fleet_of(replace(HEARD, holds=held), TERMS, "me").hold == expected
+
+
+@pytest.mark.parametrize(
+    ("alive", "errors", "ratio", "shown"), [(3, 0, 0, (0, 0)), (3, -1, -1, (None, None)), (2, 4, 5, (None, None))]
+)
+def test_medians_are_those_of_three_members_at_least_if_they_are_known(
+    alive: int, errors: int, ratio: int, shown: tuple[object, object]
+) -> None:
+    fleet = fleet_of(replace(HEARD, alive=alive, median_errors=errors, median_ratio=ratio), TERMS, "me")
+    assert (fleet.median_errors, fleet.median_ratio) == shown

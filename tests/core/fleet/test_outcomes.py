@@ -385,3 +385,48 @@ def test_container_that_recovers_gives_its_token_back_and_passes_the_gates_again
     assert it.claim("c00") == Granted(2, 10, alive=10)
     assert len(it.kept.grants) == 2
     assert it.claim("c00") == Granted(2, 10, replayed=True, alive=9)
+
+
+# -- from the lease to the replacement --------------------------------------------------------------------------
+
+
+def retired(timeout_s: float = 600) -> RuleFleet:
+    it = fleet_of_size(10)
+    assert it.retire("c00", timeout_s=timeout_s) == Granted(1, 1, alive=10, left_s=timeout_s)
+    it.beat("c00", DOWN, is_lease=True)
+    return it
+
+
+def test_lease_that_is_asked_for_again_is_the_same_and_has_less_time_left() -> None:
+    it = fleet_of_size(10)
+    it.retire("c00")
+    it.advance_beating(100, *TEN)
+    assert it.retire("c00") == Granted(1, 1, replayed=True, alive=9, left_s=500)
+    assert word(it.retire("c01")) == "slots"
+
+
+def test_container_that_retires_is_missing_until_it_is_replaced_and_its_slot_is_free_when_that_is_well() -> None:
+    it = retired()
+    assert (it.fleet().down, it.fleet().retiring) == (1, 1)
+    it.advance(40)
+    it.beat_all(*REST)
+    fleet = it.replaced("newcomer", STARTING, under="newcomer")
+    assert (fleet.down, fleet.retiring) == (0, 1)
+    assert it.beat("newcomer").retiring == 0
+    assert it.outcomes() == (0, 0, 0)
+    assert [entry.what for entry in it.entries] == ["replaced"]
+
+
+def test_slot_is_free_after_its_time_whatever_became_of_the_container() -> None:
+    it = retired(timeout_s=120)
+    it.advance_beating(120, *REST)
+    assert (it.fleet().retiring, it.fleet().down) == (0, 1)
+
+
+def test_lease_that_is_not_used_is_given_back_by_its_holder_alone() -> None:
+    it = fleet_of_size(10)
+    it.retire("c00")
+    assert [it.give_back("c01", is_lease=True), it.give_back("c00")] == [False, False]
+    assert [it.give_back("c00", is_lease=True), it.give_back("c00", is_lease=True)] == [True, False]
+    assert (it.fleet().down, it.fleet().retiring) == (0, 0)
+    assert word(it.retire("c01")) == "granted"
