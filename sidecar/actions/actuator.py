@@ -3,16 +3,19 @@
 The action begins when the drain is over. One that fails leaves the container down: the failure is logged, counted,
 entered in the ledger and sent as a message, so that a person learns of it. An action that was surely not carried out is
 asked for again as long as the container is down; any doubt means that it may have been, and it is not asked for again.
+What was asked is remembered over restarts of the sidecar, in a file beside the state file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from enum import Enum
+from pathlib import Path
 from typing import Final, NamedTuple
 
-from sidecar.actions.asked_file import ActionProgress, AskedFile
 from sidecar.core.life.container import Container, Record
 from sidecar.core.life.events import Moved
 from sidecar.core.types import Latch, State
@@ -35,9 +38,13 @@ SOON_S: Final = 0.5
 FIRST_S: Final = 30.0
 """Pause once the failure has been told."""
 
-REFUSED: Final = 4
-SLOWEST: Final = 10
-"""A refused action waits for so many first pauses, and none for more than the slowest number of them."""
+REFUSED_S: Final = 120.0
+"""Pause after a refusal, which only a person repairs."""
+
+SLOWEST_S: Final = 300.0
+"""Longest pause: it grows to a tenth of the time for which the action is asked."""
+
+_LIMIT: Final = 65_536
 
 Action = Callable[[], Awaitable[str]]
 """Restarts the container, and returns what it did in one sentence; ``ActionError`` if that is not possible."""
@@ -75,6 +82,48 @@ class _Order(NamedTuple):
 
     latch: Latch | None
     is_over: asyncio.Event  # set once the container is not down any more
+
+
+class ActionProgress(Enum):
+    """What became of the action for a latch; the second line of the file says it."""
+
+    NOT_ASKED = None
+    WITHOUT_RESULT = ""  # it may have been carried out: the sidecar ended during the action
+    NOT_CARRIED_OUT = "unread\n"  # surely
+    WITH_RESULT = "ended\n"
+
+
+class AskedFile:
+    """Holds the latch for which the action was asked last. Its methods may block, and raise OSError or ValueError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self, latch: Latch) -> ActionProgress:
+        """What became of the action for this latch."""
+        try:
+            with self._path.open() as file:
+                text = file.read(_LIMIT)
+        except FileNotFoundError:
+            return ActionProgress.NOT_ASKED
+        if not text.startswith(_name(latch)):
+            return ActionProgress.NOT_ASKED
+        try:
+            return ActionProgress(text.removeprefix(_name(latch)))
+        except ValueError:
+            return ActionProgress.WITHOUT_RESULT
+
+    def note(self, latch: Latch, progress: ActionProgress) -> None:
+        """Write down that the action is asked for this latch, or what became of it."""
+        # What became of it is added: a kill in between must not leave an empty file, as if nothing had been asked.
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        how = os.O_APPEND if progress.value else os.O_CREAT | os.O_TRUNC
+        with os.fdopen(os.open(self._path, flags | how, 0o600), "w") as file:
+            file.write(progress.value or _name(latch))
+
+
+def _name(latch: Latch) -> str:
+    return f"{latch.claim_id or latch.lease} {latch.at}\n"
 
 
 class Actuator:
@@ -235,5 +284,5 @@ def pause_s(error: NotCarriedOutError, asked_for_s: float) -> float:
     """Seconds until an action that is asked for since ``asked_for_s`` is asked for again, before jitter."""
     if isinstance(error, UnreadError) and _may_be_read(asked_for_s):
         return SOON_S
-    least_s = FIRST_S * (REFUSED if isinstance(error, RefusedError) else 1)
-    return min(max(least_s, asked_for_s / 10), FIRST_S * SLOWEST)
+    least_s = REFUSED_S if isinstance(error, RefusedError) else FIRST_S
+    return min(max(least_s, asked_for_s / 10), SLOWEST_S)

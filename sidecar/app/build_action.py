@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter
 
-from sidecar.actions.actuator import TIMEOUT_S, Action, ActionResult, Actuator
-from sidecar.actions.asked_file import AskedFile
+from sidecar.actions.actuator import TIMEOUT_S, Action, ActionResult, Actuator, AskedFile
 from sidecar.actions.nomad import missing, nomad_action
 from sidecar.actions.program import CommandAction, Hook
 from sidecar.controller.journal import path_of

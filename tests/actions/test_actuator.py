@@ -16,14 +16,15 @@ from harness.waiting import eventually
 from sidecar.actions.actuator import (
     STOPPED,
     ActionError,
+    ActionProgress,
     ActionResult,
     Actuator,
+    AskedFile,
     NotCarriedOutError,
     RefusedError,
     UnreadError,
     pause_s,
 )
-from sidecar.actions.asked_file import ActionProgress, AskedFile
 from sidecar.core.life.container import Container, Record
 from sidecar.core.life.events import Moved
 from sidecar.core.types import Evidence, Latch, State
