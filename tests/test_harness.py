@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from harness.child import Child, NotReadyError
 from harness.children import Children, SharedServers, StartSidecar
 from harness.fork_server import FORK_SERVER
-from harness.ports import _reserve, free_ports, is_open
 from harness.sidecar import command
 from harness.waiting import eventually, wait_for
 
@@ -57,32 +55,12 @@ async def test_waits_ignore_closed_listeners_and_say_at_their_deadline_what_was_
         await eventually(lambda: 0, timeout_s=0.02, what="a token")
 
 
-def test_free_ports_are_different_reserved_and_can_be_bound() -> None:
-    ports = free_ports(20)
-    assert len(set(ports)) == 20
-    assert not any(map(is_open, ports))
-    for port in ports:
-        with pytest.raises(OSError, match="in use"):
-            _reserve(port)  # what another test run on this machine would do
-
-
 # -- children ---------------------------------------------------------------------------------------------------------
 
 
 def test_child_that_ends_early_is_reported_with_its_output(tmp_path: Path) -> None:
     with pytest.raises(NotReadyError, match=r"ended with 3 before it was ready\n(.*\n)*bad password"):
         Script(tmp_path, "print('bad password'); raise SystemExit(3)").start()
-
-
-@pytest.mark.parametrize(
-    ("lines", "number"), [(IDLE, signal.SIGTERM), (STUBBORN, signal.SIGKILL)], ids=["paused", "ignores SIGTERM"]
-)
-def test_child_can_always_be_stopped(tmp_path: Path, lines: str, number: signal.Signals) -> None:
-    script = Script(tmp_path, lines).start()
-    script.pause()
-    assert Path(f"/proc/{script.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    script.stop(timeout_s=60 if number is signal.SIGTERM else 0.05)
-    assert (script.alive, script.wait()) == (False, -number)
 
 
 @pytest.mark.parametrize(
@@ -162,18 +140,3 @@ def test_forked_command_is_as_a_new_process(
     monkeypatch.setattr(FORK_SERVER, "is_used", False)
     assert command(beside, *arguments, ARBITER_ERROR_LIMIT="7") == forked
     assert forked.out + forked.err
-
-
-@pytest.mark.process
-def test_forked_sidecar_has_its_own_settings_and_signals(sidecar: StartSidecar) -> None:
-    one, other = sidecar("one", error_limit=7), sidecar.unstarted("other", error_limit="many")
-    one.pause()
-    one.resume()
-    one.terminate()
-    assert one.wait() == 0
-    other.launch()
-    assert other.wait() == 2
-    assert "ARBITER_ERROR_LIMIT" in other.output()
-    third = sidecar("third")
-    third.kill()
-    assert (third.alive, third.wait()) == (False, -signal.SIGKILL)

@@ -38,10 +38,3 @@ def test_first_try_says_where_and_when_and_shows_a_503(run_dir: Path, children: 
     for _ in range(int(times)):
         assert urllib.request.urlopen(report, data=b"", timeout=60).status == 202
     wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="the container is drained")
-
-
-@pytest.mark.site
-def test_with_redis_it_says_nothing_of_being_alone(run_dir: Path, children: Children) -> None:
-    one = children.adopt(FirstTry(run_dir, "fleet", alone="", mode="shadow", redis_url="redis://127.0.0.1:1")).start()
-    assert "ARBITER_ALONE" not in one.output()
-    assert "stays 200: in shadow mode" in one.output()

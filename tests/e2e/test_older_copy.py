@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.fleet_driver import FleetDriver, await_answers, claim
-from harness.redis_proxy import RedisProxy
 from harness.sentinels import SentinelSetup
 from harness.sidecar import GATES
 from harness.waiting import wait_for
@@ -116,22 +115,6 @@ def test_crash_just_after_the_grants_culls_no_more_than_the_budget(
     go_back()
     fleet.show_the_loss_at(server, *fleet.members[BUDGET : 2 * BUDGET])
     fleet.driver.await_down(*down)
-
-
-def test_proxy_that_switches_to_a_replica_without_the_grants_culls_no_more_than_the_budget(
-    start_redis: StartRedis, start_fleet: StartFleet
-) -> None:
-    master = start_redis("master")
-    replica = start_redis("replica", "--replicaof", "127.0.0.1", str(master.port))
-    with RedisProxy(master.port) as proxy:
-        fleet = Fleet(start_fleet, master, proxy.url)
-        assert master.cli("WAIT", 1, 5000) == 1
-        replica.cli("REPLICAOF", "127.0.0.1", "1")  # the link is lost
-        down = fleet.spend_budget()
-        replica.cli("REPLICAOF", "NO", "ONE")
-        proxy.switch(replica.port)
-        fleet.show_the_loss_at(replica, *fleet.members[BUDGET : 2 * BUDGET])
-        fleet.driver.await_down(*down)
 
 
 def test_crash_in_an_outage_of_all_costs_no_second_cull(start_redis: StartRedis, start_fleet: StartFleet) -> None:

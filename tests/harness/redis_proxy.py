@@ -1,11 +1,10 @@
-"""A TCP proxy in front of Redis that can lose claims or their replies, and lead to another server."""
+"""A TCP proxy in front of Redis that can lose claims or their replies."""
 
 from __future__ import annotations
 
 import select
 import socket
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Literal, Self
 
@@ -40,12 +39,9 @@ class RedisProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end(self._sockets)
-
-    def switch(self, target_port: int) -> None:
-        """Lead to another server, and close every connection."""
-        self._target_port = target_port
-        self._end(self._sockets[1:])
+        for opened in self._sockets:  # their own thread closes them: it may wait for them at this moment
+            with suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
 
     def lose(self, where: Where) -> None:
         self.lost.clear()
@@ -62,12 +58,6 @@ class RedisProxy:
                     continue
                 self._sockets += [client, server]
                 threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
-
-    def _end(self, sockets: Sequence[socket.socket]) -> None:
-        """End connections. Their own thread closes them: it may wait for them at this moment."""
-        for opened in sockets:
-            with suppress(OSError):
-                opened.shutdown(socket.SHUT_RDWR)
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         """Pass one exchange after the other, as a sidecar sends them; a long request may come in pieces."""

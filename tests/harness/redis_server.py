@@ -28,9 +28,7 @@ _EMPTYING: Final = (  # old clients first: one of them could still write
 class RedisServer(Child):
     """One server, on a port and a unix socket that stay the same over all its starts, unless it is renewed.
 
-    ``maxmemory`` is in bytes, without eviction: with a small value every write is answered with OOM. ``read_only``
-    makes the server a replica of a master that does not exist: writes are answered with READONLY. ``faketime`` stops
-    the clock of the server. The directory's path must be short enough for a unix socket (107 bytes).
+    ``faketime`` stops the clock of the server. The directory's path must be short enough for a unix socket (107 bytes).
     """
 
     def __init__(
@@ -39,8 +37,6 @@ class RedisServer(Child):
         name: str = "redis",
         *,
         password: str | None = None,
-        maxmemory: int | None = None,
-        read_only: bool = False,
         faketime: bool = False,
     ) -> None:
         super().__init__(name, directory)
@@ -48,8 +44,6 @@ class RedisServer(Child):
         self._clock = FakeClock(directory, name, _START_S) if faketime else None
         self._arguments: tuple[str, ...] = ()
         self._settings: tuple[dict[str, str], object] = {}, None
-        self._maxmemory = maxmemory
-        self._read_only = read_only
         self.password = password
         self.port = free_port()
         self.unix_socket = directory / f"{name}.sock"
@@ -156,11 +150,7 @@ class RedisServer(Child):
         }
         if self.password:
             options["requirepass"] = self.password
-        if self._maxmemory is not None:
-            options |= {"maxmemory": self._maxmemory, "maxmemory-policy": "noeviction"}
         words = [word for key, value in options.items() for word in (f"--{key}", str(value))]
-        if self._read_only:
-            words += ["--replicaof", "127.0.0.1", str(free_port())]
         return [self._program, *words, *self._arguments]
 
     def _is_ready(self) -> bool:
