@@ -257,7 +257,7 @@ class Controller:
                 self.stale_reports += 1
             else:
                 self.assessment.measurements.take(report, now)
-                if isinstance(report, ErrorReport) and report.version:
+                if isinstance(report, ErrorReport) and report.version not in (None, "", self.container.app_version):
                     self.container = replace(self.container, app_version=report.version)
         self._has_news = True
 

@@ -33,6 +33,7 @@ CullHook = Callable[[Claim, str], Awaitable[str]]
 """``(claim, reason) -> output``: inspects the container before a cull, within a bounded time."""
 
 Request = TypeVar("Request", Claim, LeaseRequest)
+T = TypeVar("T")
 
 JOURNAL_WAIT_S: Final = 1.0
 LATCH_WAIT_S: Final = 0.25
@@ -196,13 +197,21 @@ class EffectRunner:
 
     async def _answer(self, ask: Callable[[Request], Awaitable[Answer]], request: Request, holder: str) -> Answer:
         """Ask when the journal is written, and what this holder got before is given back: it would be replayed."""
-        try:
+
+        async def ask_last() -> Answer:
             if failure := await self._returned(holder):
                 return failure
             await self._journal.settled(JOURNAL_WAIT_S)
+            return await ask(request)
+
+        return await self._bounded(ask_last())
+
+    async def _bounded(self, answer: Awaitable[T]) -> T | Unknown:
+        """The answer within ``LIMIT_S``; a failure is an unclear answer, never an exception."""
+        try:
             async with asyncio.timeout(LIMIT_S):
-                return await ask(request)
-        except Exception as error:  # noqa: BLE001 - a failing budget is an unclear answer, never an exception
+                return await answer
+        except Exception as error:  # noqa: BLE001 - a failing budget must not end the sidecar
             self._on_failure(error)
             return Unknown("internal")
 
@@ -218,12 +227,7 @@ class EffectRunner:
         async with self._returning:
             if holder not in self._unreturned:
                 return None
-            try:
-                async with asyncio.timeout(LIMIT_S):
-                    answer = await self._budget.give_back(self._unreturned[holder], holder)
-            except Exception as error:  # noqa: BLE001 - as in _answer
-                self._on_failure(error)
-                return Unknown("internal")
+            answer = await self._bounded(self._budget.give_back(self._unreturned[holder], holder))
             if isinstance(answer, Unknown):
                 return answer
             del self._unreturned[holder]

@@ -113,7 +113,6 @@ async def test_store_that_takes_no_lease_back_holds_nothing_up_for_ever() -> Non
         await rig.reports(Results(load=0.9))
         await rig.answered(GRANTED)
         await rig.reports(Results(load=0.0))
-        await rig.advance(65)
+        await rig.advance(35)
         assert rig.controller.container.lease_answer == Unknown("internal")
-        assert rig.controller.container.answered_at > rig.loop.time() - 10
         assert {type(failure) for failure in rig.failures} == {TimeoutError}
