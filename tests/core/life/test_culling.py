@@ -34,6 +34,7 @@ from harness.containers import (
 from sidecar.core.claims import Answer
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container, resume
+from sidecar.core.life.culling import honour_s, unknown_delay
 from sidecar.core.life.events import ClaimToken, ClearWindow, CullOrder, GiveBack, Judged, SaveMemory, Trigger
 from sidecar.core.types import Latch, Policy, State
 
@@ -184,3 +185,16 @@ def test_revived_container_is_up_as_another_life_of_the_same_app(drained_for_s: 
     assert (revived.state, revived.latch, revived.answer, revived.verdict) == (UP, None, None, None)
     assert (revived.app_start, revived.born, revived.due) == ("one", 0.0, None)
     assert (revived.claim_id, revived.haproxy_up, revived.nomad_up) == (f"{APP}/revived-1", True, True)
+
+
+# -- how long the next step may wait ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("unknowns", "delay_s"), [(0, 1), (1, 2), (4, 16), (5, 30), (10_000, 30)])
+def test_back_off_of_unknown_doubles_up_to_half_a_minute(unknowns: int, delay_s: float) -> None:
+    assert unknown_delay(unknowns) == delay_s
+
+
+@pytest.mark.parametrize(("drain_s", "seconds"), [(100, 300), (101, 303), (600, 1_800)])
+def test_cull_is_honoured_within_five_minutes_or_three_drains(drain_s: float, seconds: float) -> None:
+    assert honour_s(drain_s) == seconds
