@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from unittest.mock import AsyncMock
 
 import pytest
 from prometheus_client.core import Metric
 
+from harness.composition import composed, with_every_part
 from sidecar import __version__
-from sidecar.app import build, build_action, build_messages, daemon
+from sidecar.app import daemon
 from sidecar.config import shown
-from sidecar.config.load import load
 from sidecar.core.claims import Fleet
 from sidecar.core.explain import words
-from sidecar.core.life.container import Container, Snapshot
+from sidecar.core.life.container import Container
 from sidecar.core.types import Evidence, Latch, State
 from sidecar.server.agent_check import line
-from sidecar.telemetry import Observers
 from sidecar.telemetry import metrics as readings
-from sidecar.telemetry.log import Log
-from sidecar.telemetry.metrics import Metrics
 
 TOP = Path(__file__).parents[1]
 README = (TOP / "README.md").read_text()
@@ -41,22 +37,13 @@ def _rows(section: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
-def _families() -> list[Metric]:
-    metrics = Metrics("enforce", 5, 10)
-    snapshot = Snapshot(1.0, Container(State.UP, 0.0, "app/a"), EVIDENCE, 0.0)
-    for read in (
-        lambda: readings.of_container(snapshot, 1.0),
-        lambda: readings.of_controller({}, {}, 0, 0.0),
-        lambda: readings.of_datagrams({"packets": 0, "lines": 0, "kernel": 0}),
-        lambda: readings.of_fleet(Fleet(1)),
-        lambda: readings.of_ledger(0, 0),
-    ):
-        metrics.read(read)
-    daemon.run_lock(load({"run_lock": "/l", "standby": "true"}, {}), metrics.registry)
-    build_action.counter(metrics.registry, "exit")
-    build.show_listening(metrics.registry, lambda: True)
-    build_messages.messenger(load({}, {}), AsyncMock(), Observers(), metrics.registry, Log())
-    return [family for family in metrics.registry.collect() if family.name.startswith("arbiter_")]
+async def _families(files: Path) -> list[Metric]:
+    """The metrics of a sidecar with every part."""
+    async with composed(with_every_part(files, run_lock="/l", standby="true")) as one:
+        metrics = one.sidecar.metrics
+        metrics.read(lambda: readings.of_fleet(Fleet(1)))
+        daemon.run_lock(one.sidecar.config, metrics)
+        return [family for family in metrics.registry.collect() if family.name.startswith("arbiter_")]
 
 
 def _full_name(family: Metric) -> str:
@@ -91,9 +78,9 @@ def _linked(page: Path) -> set[Path]:
     return {path for path in found if path.suffix == ".md" and path.exists()}
 
 
-def test_tables_of_metrics_have_each_metric_of_the_code_once_with_its_labels() -> None:
+async def test_tables_of_metrics_have_each_metric_of_the_code_once_with_its_labels(tmp_path: Path) -> None:
     shown = {name: (labels, text) for name, labels, text in _rows(METRICS.split("\n## Reasons")[0])}
-    families = {f"`{_full_name(family)}`": family for family in _families()}
+    families = {f"`{_full_name(family)}`": family for family in await _families(tmp_path)}
     assert {name: text for name, (_, text) in shown.items()} == {
         name: family.documentation for name, family in families.items()
     }

@@ -1,7 +1,6 @@
 """Builds one sidecar from its configuration: makes every part and connects them. ``daemon`` runs what is built here.
 
-The budget is built in ``build_store`` and the listeners in ``build_servers``. ``build_action``, ``build_messages`` and
-``build_scraper`` are imported only if they are configured: together 0.7 MiB and 15 ms.
+The budget is built in ``build_store``, the listeners in ``build_servers``, and in ``build_optional`` what few have.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-from prometheus_client import CollectorRegistry, Gauge
 
 from sidecar import __version__
 from sidecar.app import build_store
@@ -46,6 +43,8 @@ if TYPE_CHECKING:
     from sidecar.core.app_reports import Report
     from sidecar.core.fleet.members import About
     from sidecar.core.life.container import Snapshot
+    from sidecar.inputs.scrape import Scraper
+    from sidecar.notify.messenger import Messenger
     from sidecar.store.budget import FleetBudget
 
 DISK_S: Final = 2.0
@@ -69,6 +68,7 @@ class Sidecar(NamedTuple):
     ledger: Ledger
     actuator: Actuator | None
     app_port: AppPort | None
+    others: Sequence[Scraper | Messenger]
 
     def snapshot(self) -> Snapshot:
         """What the controller published last."""
@@ -92,7 +92,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
 
     ``leave`` ends this process, for the action ``exit``.
     """
-    log, observers = Log(plan=build_store.rotation_plan(config)), Observers()
+    log, observers, rng = Log(plan=build_store.rotation_plan(config)), Observers(), _rng()
     for each in (metrics, log):
         observers.steps.append(each.observe)
         observers.beats.append(each.beaten)
@@ -117,17 +117,28 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         error_limit=config.judging.error_limit,
         interval_s=config.budget.beat_interval,
         clock=time.monotonic,
-        rng=_rng(),
+        rng=rng,
         put=inbox.put,
         on_answer=observers.beat,
         lost=budget.store.lost,
         on_failure=partial(observers.failed, "beat"),
         describe=lambda seen: describe(seen).dump(),
     )
-    hook, actuator = _hook_and_actuator(config, metrics, observers, leave)
+    hook, actuator = None, None
+    others: list[Scraper | Messenger] = []
+    if has_optional(config):
+        from sidecar.app import build_optional  # noqa: PLC0415 - see there
+
+        hook = build_optional.hook(config, observers)
+        actuator = build_optional.actuator(config, metrics, observers, leave)
     controller = await _controller(
         config, journal, observers, budget=budget, inbox=inbox, publish=membership.update, hook=hook
     )
+    if config.app.scrape_url:
+        others.append(build_optional.scraper(config, inbox.offer, observers))
+    if config.notify.has_webhook:
+        samples = controller.assessment.measurements.samples.newest
+        others.append(build_optional.messenger(config, budget, metrics, observers, log, samples=samples))
     ledger = _ledger(config, budget, observers)
     _add_readings(metrics, controller, membership, ledger)
     return Sidecar(
@@ -143,7 +154,14 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
         ledger,
         actuator,
         _app_port(config, controller, observers, metrics) if config.app.app_port else None,
+        others,
     )
+
+
+def has_optional(config: Config) -> bool:
+    """Whether a part of ``build_optional`` is configured."""
+    has_action = bool(config.culling.cull_hook) or config.action.action != "check"
+    return has_action or bool(config.app.scrape_url) or config.notify.has_webhook
 
 
 def metrics_of(config: Config) -> Metrics:
@@ -227,16 +245,6 @@ async def _container(app: str, journal: Journal, rules: Policy) -> tuple[Contain
     return container, IncarnationIds(memory.app_start, socket=memory.socket)
 
 
-def _hook_and_actuator(
-    config: Config, metrics: Metrics, observers: Observers, leave: Callable[[], None]
-) -> tuple[Hook | None, Actuator | None]:
-    if not config.culling.cull_hook and config.action.action == "check":
-        return None, None
-    from sidecar.app import build_action  # noqa: PLC0415 - see above
-
-    return build_action.hook(config, observers), build_action.actuator(config, metrics.registry, observers, leave)
-
-
 def _app_port(config: Config, controller: Controller, observers: Observers, metrics: Metrics) -> AppPort:
     at = config.app.app_port
     watch = AppPort(
@@ -248,19 +256,14 @@ def _app_port(config: Config, controller: Controller, observers: Observers, metr
         grace_s=config.judging.grace,
         known=controller.ids.socket,
     )
-    show_listening(metrics.registry, lambda: watch.is_listening)
+    text = "Whether something listens at the app's port; only with ARBITER_APP_PORT."
+    metrics.gauge("arbiter_app_listening", text, lambda: watch.is_listening)
     return watch
 
 
 def nobody_listens(at: str) -> str:
     """The sentence for a person about the value of ``ARBITER_APP_PORT``."""
     return f"nobody listens at ARBITER_APP_PORT {at}: a restart of the app in place is not noticed"
-
-
-def show_listening(registry: CollectorRegistry, is_listening: Callable[[], bool]) -> None:
-    """Add the metric that shows what the last look at the port has seen."""
-    help_text = "Whether something listens at the app's port; only with ARBITER_APP_PORT."
-    Gauge("arbiter_app_listening", help_text, registry=registry).set_function(lambda: float(is_listening()))
 
 
 def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger:

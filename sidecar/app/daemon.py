@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
+from prometheus_client import disable_created_metrics
 
-from sidecar.app.build import DISK_S, Sidecar, build, metrics_of
+from sidecar.app.build import DISK_S, Sidecar, build, has_optional, metrics_of
 from sidecar.app.build_servers import listening
 from sidecar.app.run_lock import RunLock
 from sidecar.config import contradictions
@@ -69,7 +69,7 @@ def _run_alone(config: Config, metrics: Metrics) -> int:
     """Run under the run lock, after a wait as standby if necessary."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))  # while it waits; as PID 1 it would be ignored
-    lock = run_lock(config, metrics.registry)
+    lock = run_lock(config, metrics)
     try:
         if not lock.acquire():
             return 0
@@ -79,13 +79,12 @@ def _run_alone(config: Config, metrics: Metrics) -> int:
     return _in_loop(_run(config, metrics, lock))
 
 
-def run_lock(config: Config, registry: CollectorRegistry) -> RunLock:
+def run_lock(config: Config, metrics: Metrics) -> RunLock:
     """Return the run lock of the settings. With a standby a gauge shows whether one is there."""
     own = config.process
     lock = RunLock(Path(own.run_lock), waits=own.standby, modules=_imported_late(config))
     if own.standby:
-        ready = Gauge("arbiter_standby_ready", "1 if a standby waits to take over.", registry=registry)
-        ready.set_function(lambda: lock.has_standby)
+        metrics.gauge("arbiter_standby_ready", "1 if a standby waits to take over.", lambda: lock.has_standby)
     return lock
 
 
@@ -95,9 +94,7 @@ def _imported_late(config: Config) -> list[str]:
         "store.redis": config.redis.redis_url,
         "store.redis_client": config.redis.redis_url,
         "store.alone": not config.redis.redis_url,
-        "app.build_action": config.culling.cull_hook or config.action.action != "check",
-        "app.build_scraper": config.app.scrape_url,
-        "app.build_messages": config.notify.has_webhook,
+        "app.build_optional": has_optional(config),
     }
     of_python = "encodings.idna"  # for the address of a listener
     return [*(f"sidecar.{name}" for name, is_needed in optional.items() if is_needed), of_python]
@@ -171,21 +168,8 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
         yield sidecar.actuator.run(lambda: sidecar.snapshot().container)
     if sidecar.app_port is not None:
         yield sidecar.app_port.run()
-    if config.app.scrape_url:
-        from sidecar.app import build_scraper  # noqa: PLC0415 - see ``build``
-
-        yield build_scraper.scraper(config.app, config.judging, sidecar.offer, sidecar.observers).run()
-    if config.notify.has_webhook:
-        from sidecar.app import build_messages  # noqa: PLC0415 - see ``build``
-
-        yield build_messages.messenger(
-            config,
-            sidecar.budget,
-            sidecar.observers,
-            sidecar.metrics.registry,
-            sidecar.log,
-            samples=sidecar.controller.assessment.measurements.samples.newest,
-        ).run()
+    for part in sidecar.others:
+        yield part.run()
 
 
 async def _warn_of_files(config: Config) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from sidecar.app import build_messages
+from sidecar.app import build_optional
 from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.parameters import json_option, tell
 from sidecar.cli.settings_options import SettingsCommand, config
@@ -23,6 +23,6 @@ def message(ctx: click.Context, /, *, as_json: bool) -> int:
     effective = config(ctx)
     if not effective.notify.has_webhook:
         raise click.UsageError("no webhook is set: ARBITER_WEBHOOK_URL or ARBITER_WEBHOOK_URL_FILE")
-    outcome, is_sent = asyncio.run(build_messages.send_test_message(effective))
+    outcome, is_sent = asyncio.run(build_optional.send_test_message(effective))
     tell({"outcome": outcome, "sent": is_sent}, outcome, as_json=as_json)
     return 0 if is_sent else EXIT_FAILED

@@ -9,25 +9,29 @@ sidecar of that container sees.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from sidecar.core.claims import Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord
-from sidecar.core.fleet.members import Member, MemberList
+from sidecar.core.fleet.members import Member
 from sidecar.core.life.container import Record
 from sidecar.core.types import Entry
-from sidecar.notify.alerts import ONCE_S, Alert, of_action, of_beat, of_step, redis_away
-from sidecar.notify.message import concerned, fields_of
+from sidecar.notify.messages import Alert, concerned, fields_of, of_action, of_beat, of_step, redis_away
 from sidecar.notify.webhook import Outbox
 
 if TYPE_CHECKING:
-    from sidecar.config.settings import IdentityConfig, NotifyConfig
+    from sidecar.config.settings import IdentityConfig
+    from sidecar.store.budget import FleetBudget
 
 INTERVAL_S: Final = 1.0
+ONCE_S: Final = 3600.0
+"""So long no sidecar sends an alert again: a sidecar that was away from the store may see it late."""
+
 CLAIM_S: Final = 20.0
 """How long a message waits for a clear answer to its claim; then it is given up."""
 
@@ -42,45 +46,35 @@ LOOK_S: Final = 3.0
 _WITHOUT_CONTAINERS: Final = ("redis_unknown", "hold")
 
 
-class FleetRecords(Protocol):
-    """The part of the store that the messenger needs."""
-
-    async def first(self, word: str, for_s: float) -> bool | Unknown:
-        """Claim ``word`` for ``for_s`` seconds; False if another sidecar holds it."""
-
-    async def member_list(self) -> MemberList | Unknown:
-        """Return the members of the fleet."""
-
-
 class Messenger:
-    """Puts the messages of the sidecar ``own`` into ``outbox``, with the URLs of ``links``.
+    """Puts the messages of the sidecar ``own`` into ``outbox``.
 
-    ``clock`` gives monotonic seconds, ``wall`` Unix seconds. ``sample``: the newest redacted error of the app for a
-    cause, or "". ``on_failure`` gets unforeseen exceptions.
+    ``sample``: the newest redacted error of the app for a cause, or "". ``on_failure`` gets unforeseen exceptions.
+    ``clock`` gives monotonic seconds, ``wall`` Unix seconds, ``rng`` spreads the elections.
     """
 
     def __init__(
         self,
         outbox: Outbox,
-        records: FleetRecords,
+        budget: FleetBudget,
         own: IdentityConfig,
-        links: NotifyConfig,
+        runbook_url: str,
         *,
-        clock: Callable[[], float],
-        wall: Callable[[], float],
-        rng: Random,
         sample: Callable[[str], str],
         on_failure: Callable[[Exception], None],
+        rng: Random,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._outbox = outbox
-        self._records = records
+        self._budget = budget
         self._own = own
-        self._links = links
-        self._clock = clock
-        self._wall = wall
-        self._rng = rng
+        self._runbook_url = runbook_url
         self._sample = sample
         self._on_failure = on_failure
+        self._rng = rng
+        self._clock = clock
+        self._wall = wall
         self._unclaimed: deque[tuple[Alert, float]] = deque(maxlen=MOST_WAITING)
         self._leads_until = -inf
         self._next_election = 0.0
@@ -115,7 +109,7 @@ class Messenger:
         """Look and send until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._repeat(self._outbox.run))
-            await self._repeat(self.turn)
+            await self._repeat(self._turn)
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -125,11 +119,11 @@ class Messenger:
                 self._on_failure(error)
             await asyncio.sleep(INTERVAL_S)
 
-    async def turn(self) -> None:
+    async def _turn(self) -> None:
         """Send what this sidecar has to send."""
         for _ in range(len(self._unclaimed)):
             alert, since = self._unclaimed.popleft()
-            is_sender = not alert.claim or await self._records.first(f"message:{alert.claim}", ONCE_S)
+            is_sender = not alert.claim or await self._budget.first(f"message:{alert.claim}", ONCE_S)
             if isinstance(is_sender, Unknown):
                 if self._clock() - since < CLAIM_S:
                     self._unclaimed.append((alert, since))
@@ -140,7 +134,7 @@ class Messenger:
 
     async def _elect(self, now: float) -> None:
         """Claim the leadership. It ends before the claim does, so that there are never two leaders."""
-        if await self._records.first(LEADER, LEADER_S) is True:
+        if await self._budget.first(LEADER, LEADER_S) is True:
             self._leads_until = now + LEADER_S
             self._next_election = self._clock() + LEADER_S + 1  # after the claim's end: it cannot be prolonged
             return
@@ -148,14 +142,21 @@ class Messenger:
 
     async def _message(self, alert: Alert) -> Mapping[str, str]:
         containers, cause = concerned(alert, await self._members() if alert.word not in _WITHOUT_CONTAINERS else ())
-        sample = self._sample(cause)
-        return fields_of(alert, self._own, self._links, self._wall(), containers=containers, cause=cause, sample=sample)
+        return fields_of(
+            alert,
+            self._own,
+            self._runbook_url,
+            self._wall(),
+            containers=containers,
+            cause=cause,
+            sample=self._sample(cause),
+        )
 
     async def _members(self) -> Sequence[Member]:
         """The fleet; nobody, if it is not known in time."""
         try:
             async with asyncio.timeout(LOOK_S):
-                answer = await self._records.member_list()
+                answer = await self._budget.member_list()
         except TimeoutError:
             return ()
         return () if isinstance(answer, Unknown) else answer.members

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections import deque
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
@@ -90,36 +90,39 @@ class Outbox:
     """The messages that wait, and the task that sends them. ``clock``: monotonic seconds. ``observe``: the outcomes."""
 
     def __init__(
-        self, webhook: Webhook, *, clock: Callable[[], float], rng: Random, observe: Callable[[Delivery], None]
+        self,
+        webhook: Webhook,
+        *,
+        rng: Random,
+        observe: Callable[[Delivery], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._webhook = webhook
-        self._clock = clock
         self._rng = rng
         self._observe = observe
-        self._waiting: deque[tuple[Mapping[str, str], float]] = deque()
-        self._not_empty = asyncio.Event()
+        self._clock = clock
+        self._waiting: asyncio.Queue[tuple[Mapping[str, str], float]] = asyncio.Queue(MOST_WAITING)
+        self._is_sending = False
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return self._waiting.qsize() + self._is_sending
 
     def put(self, fields: Mapping[str, str]) -> None:
         """Append a message. The oldest is dropped if too many wait."""
-        self._waiting.append((fields, self._clock()))
-        if len(self._waiting) > MOST_WAITING:
-            oldest, _ = self._waiting.popleft()
+        if self._waiting.full():
+            oldest, _ = self._waiting.get_nowait()
             self._observe(Delivery("dropped", oldest["word"], "too many wait"))
-        self._not_empty.set()
+        self._waiting.put_nowait((fields, self._clock()))
 
     async def run(self) -> None:
         """Send one message after the other until cancelled."""
         while True:
-            while not self._waiting:
-                self._not_empty.clear()
-                await self._not_empty.wait()
-            head = self._waiting[0]
-            await self._deliver(*head)
-            if self._waiting and self._waiting[0] is head:  # ``put`` may have dropped it meanwhile
-                self._waiting.popleft()
+            fields, put_at = await self._waiting.get()
+            self._is_sending = True
+            try:
+                await self._deliver(fields, put_at)
+            finally:
+                self._is_sending = False
 
     async def _deliver(self, fields: Mapping[str, str], put_at: float) -> None:
         delay_s = FIRST_RETRY_S

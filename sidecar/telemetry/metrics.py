@@ -6,8 +6,9 @@ Labels come from bounded sets only: kinds are capped by the window, everything e
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -165,6 +166,17 @@ class Metrics:
     def log_dropped(self) -> None:
         """Count a line of the log that was lost."""
         self._failures.labels("log").inc()
+
+    def counter(self, name: str, text: str, labels: Mapping[str, Sequence[str]]) -> Counter:
+        """Add a counter with these labels; those with values begin at 0."""
+        added = Counter(name, text, [*labels], registry=self.registry)
+        for values in product(*labels.values()):
+            added.labels(*values)
+        return added
+
+    def gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
+        """Add a gauge that is read at each scrape."""
+        Gauge(name, text, registry=self.registry).set_function(value)
 
     def read(self, read: Callable[[], Iterable[Metric]]) -> None:
         """Add the metrics that ``read`` returns at each scrape, and not before: what it reads may not have begun."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from harness.composition import EVERY_PART, Composed, Facts, composed, on_any_port
+from harness.composition import WORD, Composed, Facts, composed, on_any_port, with_every_part
 from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.fleet.fleet_events import FleetWatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
-WORD: Final = "a word of sixteen letters or more"
 BY_BOOT_TIME: Final = {"FleetBudget.clock", "OwnBeats.clock"}
 """A machine that slept would else look to the budget like a stepped clock of Redis."""
 
@@ -71,14 +71,9 @@ OWN_PAGE: Final = {"Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture
-async def whole(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Composed]:
+async def whole(tmp_path: Path) -> AsyncIterator[Composed]:
     """A sidecar with every part but TLS, that was asked once by an operator."""
-    files = tmp_path_factory.mktemp("files")
-    for name in ("token", "hook"):
-        (files / name).write_text(f"{WORD}\n")
-        (files / name).chmod(0o700)
-    flags = {name: value.format(files=files) for name, value in EVERY_PART.items()}
-    async with composed(on_any_port(flags)) as one:
+    async with composed(with_every_part(tmp_path)) as one:
         await one.ask("local", "GET /fleet")
         yield one
 
@@ -111,7 +106,7 @@ async def test_a_failure_is_counted_where_it_happened(facts: Facts) -> None:
 
 
 async def test_advice_to_a_person_is_a_warning_in_the_log(facts: Facts) -> None:
-    given = ("Actuator.on_missing", "Scraper.on_advice", "Datagrams.on_advice", "AdminApi.log", "OverridesApi.log")
+    given = ("Actuator.on_missing", "Datagrams.on_advice", "AdminApi.log", "OverridesApi.log")
     assert {key: [*facts[key]] for key in given} == {key: ["Logger.warning"] for key in given}
 
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from harness.waiting import eventually, wait_for
-from sidecar.app import daemon, run_lock
+from sidecar.app import build, daemon, run_lock
 from sidecar.app.run_lock import RunLock
 from sidecar.config.load import load
 from sidecar.runlock import ConcurrencyLimit, LockError
@@ -251,7 +250,7 @@ EVERYTHING = {
 }
 
 
-@pytest.mark.parametrize(("settings", "count"), [({}, 2), (EVERYTHING, 5)], ids=["nothing", "everything"])
+@pytest.mark.parametrize(("settings", "count"), [({}, 2), (EVERYTHING, 4)], ids=["nothing", "everything"])
 def test_standby_imports_the_modules_that_its_configuration_needs(settings: dict[str, str], count: int) -> None:
     modules = daemon._imported_late(load(settings, {}))
     assert len(modules) == count
@@ -260,16 +259,16 @@ def test_standby_imports_the_modules_that_its_configuration_needs(settings: dict
     assert all(name.startswith(("sidecar.", "encodings.")) for name in modules)
 
 
-@pytest.mark.parametrize(("standby", "shown"), [("true", {"arbiter_standby_ready"}), ("false", set())])
+@pytest.mark.parametrize(("standby", "shown"), [("true", 0.0), ("false", None)])
 def test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait(
-    tmp_path: Path, standby: str, shown: set[str]
+    tmp_path: Path, standby: str, shown: float | None
 ) -> None:
-    registry = CollectorRegistry()
     config = load({"run_lock": str(tmp_path), "standby": standby}, {})
-    lock = daemon.run_lock(config, registry)
-    assert {family.name for family in registry.collect()} == shown
+    metrics = build.metrics_of(config)
+    lock = daemon.run_lock(config, metrics)
+    assert metrics.registry.get_sample_value("arbiter_standby_ready") == shown
     assert lock.acquire()
     assert (tmp_path / "main.1.lock").exists()
-    second = daemon.run_lock(config._replace(process=config.process._replace(standby=False)), registry)
+    second = daemon.run_lock(config._replace(process=config.process._replace(standby=False)), metrics)
     assert not second.acquire()
     lock.release()

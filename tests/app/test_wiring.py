@@ -128,10 +128,10 @@ ROWS: Final = (
 )
 
 ELSEWHERE: Final = {
-    "webhook_url_file": ("app/test_build_messages.py", "test_test_message_goes_to_the_url_of_a_file"),
-    "webhook_template": ("app/test_build_messages.py", "test_template_that_has_become_unusable_gives_way_to_the_text"),
+    "webhook_url_file": ("app/test_build_optional.py", "test_test_message_goes_to_the_url_of_a_file"),
+    "webhook_template": ("app/test_build_optional.py", "test_template_that_has_become_unusable_gives_way_to_the_text"),
     "nomad_task": (
-        "app/test_build_action.py",
+        "app/test_build_optional.py",
         "test_nomad_restarts_the_task_of_the_settings_and_stops_this_allocation",
     ),
     "stop_drain": ("app/test_serve.py", "test_health_is_down_for_the_stop_drain_before_the_end"),

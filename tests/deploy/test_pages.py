@@ -14,7 +14,7 @@ from sidecar.cli.asking_options import VARIABLES
 from sidecar.config import addresses, syntax
 from sidecar.config.settings import Config, setting_names
 from sidecar.config.sources import variable
-from sidecar.notify.alerts import WORDS
+from sidecar.notify.messages import WORDS
 from sidecar.server import health
 
 TOP: Final = Path(__file__).parents[2]

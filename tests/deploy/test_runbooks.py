@@ -14,7 +14,7 @@ from harness.sidecar import ASKS_AGAIN, GATES, command
 from harness.waiting import wait_for
 from sidecar.core.explain.reasons import runbook
 from sidecar.core.explain.words import FAILURES, MESSAGE_RUNBOOKS, REFUSALS
-from sidecar.notify.alerts import WORDS
+from sidecar.notify.messages import WORDS
 
 if TYPE_CHECKING:
     from harness.children import StartSidecar

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from inspect import getcoroutinelocals
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import FunctionType, MethodType
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from sidecar.server.listeners import Listeners
 Facts = dict[str, frozenset[str]]
 """The values by ``Class.attribute``; the objects of one class share their keys."""
 
+WORD: Final = "a word of sixteen letters or more"
 _PLAIN: Final = (str, bytes, bool, int, float, type(None), Enum, PurePath)
 _MANY: Final = (list, tuple, set, frozenset, deque)
 _CONFIG: Final = "sidecar.config.settings"
@@ -106,6 +107,14 @@ def on_any_port(flags: Mapping[str, str]) -> Config:
     server: dict[str, Any] = {name: any_port(getattr(config.server, name)) for name in (*_PORTS, "page_listen")}
     statsd = config.statsd._replace(statsd_listen=any_port(config.statsd.statsd_listen))
     return config._replace(server=config.server._replace(**server), statsd=statsd)
+
+
+def with_every_part(files: Path, **more: str) -> Config:
+    """The configuration ``EVERY_PART`` on any port; its files are made in this directory."""
+    for name in ("token", "hook"):
+        (files / name).write_text(f"{WORD}\n")
+        (files / name).chmod(0o700)
+    return on_any_port({name: value.format(files=files) for name, value in {**EVERY_PART, **more}.items()})
 
 
 @asynccontextmanager

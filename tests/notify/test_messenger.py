@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.config.settings import IdentityConfig, NotifyConfig
+from sidecar.config.settings import IdentityConfig
 from sidecar.core.claims import CauseTrial, Fleet, Presence, Unknown
 from sidecar.core.fleet.fleet_events import FleetWatch
 from sidecar.core.fleet.members import Member, MemberList
@@ -31,7 +31,7 @@ MEMBERS = (
 
 
 @dataclass
-class FakeStore:
+class FakeBudget:
     """Grants each claim to the first caller, on the loop's clock; gives no answer while it is away."""
 
     is_away: bool = False
@@ -75,7 +75,7 @@ class MessengerFleet:
     """The messengers of one fleet. ``sent``: what any of them sent."""
 
     def __init__(self, count: int) -> None:
-        self.store = FakeStore()
+        self.store = FakeBudget()
         self.sent: list[Mapping[str, str]] = []
         self.failures: list[Exception] = []
         self.messengers: list[Messenger] = []
@@ -88,9 +88,9 @@ class MessengerFleet:
         loop, rng = asyncio.get_running_loop(), Random(name)
         messenger = Messenger(
             Outbox(TakingWebhook(self.sent), clock=loop.time, rng=rng, observe=lambda _: None),
-            self.store,
+            cast("Any", self.store),
             IdentityConfig("web", "prod", name, mode="enforce"),
-            NotifyConfig(),
+            "",
             clock=loop.time,
             wall=lambda: 1_700_000_000.0 + loop.time(),
             rng=rng,

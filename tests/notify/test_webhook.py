@@ -15,9 +15,8 @@ from harness.ports import free_port
 from harness.receiver import Receiver
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.config import syntax
-from sidecar.config.settings import IdentityConfig, NotifyConfig
-from sidecar.notify.alerts import Alert
-from sidecar.notify.message import fields_of
+from sidecar.config.settings import IdentityConfig
+from sidecar.notify.messages import Alert, fields_of
 from sidecar.notify.webhook import (
     GIVE_UP_S,
     MOST_WAITING,
@@ -29,17 +28,16 @@ from sidecar.notify.webhook import (
 )
 
 OWN = IdentityConfig("shop.web", "default", "n1", mode="enforce")
-LINKS = NotifyConfig(runbook_url="https://wiki/runbooks.md")
 PAUSED = Alert("paused:redis", "paused", "Culls for redis did not help.", cause="redis")
 
 
 def fields(alert: Alert = PAUSED) -> dict[str, str]:
-    return fields_of(alert, OWN, LINKS, 0.0)
+    return fields_of(alert, OWN, "", 0.0)
 
 
 @pytest.mark.parametrize("template", ["", json.dumps({name: f"${name}" for name in syntax.TEMPLATE_FIELDS})])
 def test_body_is_the_text_alone_or_the_template_with_every_field_as_text(template: str) -> None:
-    message = fields_of(PAUSED, OWN, LINKS, 0.0, sample='a "quote" \\ and\na line')
+    message = fields_of(PAUSED, OWN, "", 0.0, sample='a "quote" \\ and\na line')
     assert json.loads(body(template, message)) == (message if template else {"text": message["text"]})
 
 
@@ -166,9 +164,9 @@ async def test_oldest_message_is_dropped_when_too_many_wait() -> None:
     outbox = RunningOutbox(webhook)
     outbox.put("first")
     await settle()
-    outbox.put(*map(str, range(MOST_WAITING)))
-    assert len(outbox.box) == MOST_WAITING
+    outbox.put(*map(str, range(MOST_WAITING + 1)))
+    assert len(outbox.box) == MOST_WAITING + 1, "and one that is being sent"
     await asyncio.sleep(10)
     taken = [sentence for sentence, _ in webhook.taken]
-    assert taken[-MOST_WAITING:] == [*map(str, range(MOST_WAITING))], "none is lost or sent twice but the oldest"
+    assert taken == ["first", *map(str, range(1, MOST_WAITING + 1))], "none is lost or sent twice but the oldest"
     assert (await outbox.end()).count("dropped") == 1

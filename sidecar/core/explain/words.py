@@ -186,7 +186,7 @@ MESSAGE_RUNBOOKS: Final[Mapping[str, str]] = MappingProxyType(
         "test": "messages",
     }
 )
-"""The runbooks of the messages to people. What a message says is in ``notify.alerts``."""
+"""The runbooks of the messages to people. What a message says is in ``notify.messages``."""
 
 OTHER_PROCESS: Final = Explanation(
     "Redis was restarted or failed over, no container is culled for {wait}",

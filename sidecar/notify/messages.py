@@ -1,20 +1,27 @@
-"""The alerts: a table from event to message, for the fleet, the own container and its action.
+"""The messages: which events make one, and its fields, of which the text is what people read.
 
 What a sidecar finds in its first answer is no news: the others have sent the message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from math import ceil
-from typing import Any, Final, NamedTuple
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sidecar.core.claims import Denied, Fleet
+from sidecar.core.claims import Denied, Fleet, Presence
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord, CausePaused, FleetEvent, HoldBegan
+from sidecar.core.fleet.members import Member
 from sidecar.core.life.container import Record
 from sidecar.core.life.events import Event, NotHonoured, TokenAnswered
 from sidecar.core.types import Entry
+
+if TYPE_CHECKING:
+    from sidecar.config.settings import IdentityConfig
 
 WORDS: Final = {
     "budget_empty": "critical",
@@ -28,9 +35,12 @@ WORDS: Final = {
 }
 """The machine words of the messages, and how urgent each is."""
 
+MOST_NAMES: Final = 5
+LONGEST_TEXT: Final = 3000
+"""Characters; Slack cuts longer ones."""
 
-ONCE_S: Final = 3600.0
-"""So long no sidecar sends an alert again: a sidecar that was away from the store may see it late."""
+_ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b"})
+"""For Slack a name in angle brackets, and for Mattermost one behind ``@``, would notify a channel."""
 
 
 class Alert(NamedTuple):
@@ -42,6 +52,9 @@ class Alert(NamedTuple):
     instance: str = ""  # the container, if it is about one
     cause: str = ""
     claim: str = ""  # what the fleet's sender claims; empty: no other sidecar sends it
+
+
+# -- which events are alerts ------------------------------------------------------------------------------------------
 
 
 def of_beat(record: BeatRecord) -> Iterator[Alert]:
@@ -122,3 +135,72 @@ _OF_STEP: Final[Mapping[type[Event], Callable[[Any, Record], Alert | None]]] = {
     NotHonoured: _not_honoured,
     TokenAnswered: _budget_empty,
 }
+
+
+# -- the fields of a message -------------------------------------------------------------------------------------------
+
+
+def concerned(alert: Alert, members: Iterable[Member]) -> tuple[list[str], str]:
+    """The containers that are out for the alert's cause, suspects first, and its cause, else that of most suspects."""
+    out = [member for member in members if member.presence in (Presence.SUSPECT, Presence.DOWN)]
+    if alert.instance or alert.cause:
+        out = [each for each in out if each.instance == alert.instance or (each.kind and each.kind == alert.cause)]
+    out.sort(key=lambda member: member.presence is Presence.DOWN)
+    causes = [member.kind for member in out if member.kind and member.presence is Presence.SUSPECT]
+    causes = causes or [member.kind for member in out if member.kind] or [""]
+    return [member.instance for member in out], alert.cause or Counter(causes).most_common(1)[0][0]
+
+
+def fields_of(
+    alert: Alert,
+    own: IdentityConfig,
+    runbook_url: str,
+    at: float,
+    *,
+    containers: Sequence[str] = (),
+    cause: str = "",
+    sample: str = "",
+) -> dict[str, str]:
+    """The fields of a message, which a template may name; ``at`` in Unix seconds."""
+    subject = alert.instance if alert.topic != "hold" else ""
+    anchor = reasons.runbook(alert.word)
+    is_shadow = own.mode == "shadow"
+    incident = ("health-arbiter", own.namespace, own.service, is_shadow * "shadow", subject, alert.topic)
+    fields = {
+        "severity": WORDS[alert.word],
+        "word": alert.word,
+        "sentence": f"{'Shadow mode: ' if is_shadow else ''}{alert.sentence}",
+        "service": own.service,
+        "namespace": own.namespace,
+        "instance": alert.instance,
+        "sender": own.instance,
+        "mode": own.mode,
+        "at": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "key": "/".join(filter(None, incident)),
+        "runbook": f"{runbook_url}#{anchor}" if anchor and runbook_url else "",
+        "containers": reasons.names(containers, MOST_NAMES),
+        "cause": cause,
+        "sample": sample,
+        "command": _command(alert, subject or next(iter(containers), "")),
+    }
+    return {**fields, "text": _text(fields)}
+
+
+def _command(alert: Alert, container: str) -> str:
+    """The command to type first."""
+    if alert.word in ("redis_unknown", "test"):
+        return "health-arbiter doctor"
+    return f"health-arbiter why {quote(container)}" if container else "health-arbiter fleet"
+
+
+def _text(fields: Mapping[str, str]) -> str:
+    """Return all that a reader needs, as one paragraph that no receiver takes for markup."""
+    containers, cause = fields["containers"], fields["cause"]
+    parts = [
+        f"{fields['severity'].capitalize()}: {fields['service']}: {fields['sentence']}",
+        f"Containers: {containers}{f' ({cause})' if cause else ''}." if containers else "",
+        f"Sample: {fields['sample']}." if fields["sample"] else "",
+        f"Type: {fields['command']}",
+        f"Runbook: {fields['runbook']}" if fields["runbook"] else "",
+    ]
+    return " ".join(filter(None, parts))[:LONGEST_TEXT].translate(_ESCAPES)
