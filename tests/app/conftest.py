@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from harness.serving import Serving, serving
+from harness.composition import Serving, serving
 
 Start = Callable[..., AbstractAsyncContextManager[Serving]]
 

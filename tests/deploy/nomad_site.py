@@ -18,7 +18,7 @@ from deploy.nomad_agent import Allocation, NomadAgent
 from deploy.nomad_job import JOB_FILE, TASK_API_JOB_FILE
 from harness.apps import PROGRAMS
 from harness.binaries import require
-from harness.cascade import EMPTY_STATE
+from harness.haproxy import EMPTY_STATE
 from harness.http_request import request
 from harness.ports import free_ports
 from harness.redis_server import RedisServer

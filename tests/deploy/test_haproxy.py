@@ -17,8 +17,7 @@ import pytest
 
 from deploy.nomad_job import HAPROXY_JOB_FILE, JOB_FILE, blocks, labelled, one, plain, seconds
 from harness.binaries import require
-from harness.cascade import EMPTY_STATE, HAPROXY, notice_s, option
-from harness.haproxy import Haproxy
+from harness.haproxy import EMPTY_STATE, HAPROXY, Haproxy, notice_s, option
 from harness.ports import free_ports
 from harness.waiting import wait_for
 from sidecar.config import addresses

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.apps import FailingApp, shares
-from harness.cascade import FakeAgent, Ports, await_agent, await_status, config, status, weight
+from harness.haproxy import FakeAgent, Ports, await_agent, await_status, config, status, weight
 from harness.http_request import request
 from harness.ports import free_ports
 from harness.traffic import Traffic, failed, lost, retried

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.apps import FailingApp
-from harness.cascade import HAPROXY, await_agent, await_status, status
+from harness.haproxy import HAPROXY, await_agent, await_status, status
 from harness.ports import free_port
 from harness.traffic import Traffic, lost
 from harness.waiting import wait_for

@@ -1,14 +1,18 @@
-"""A composed sidecar as facts: which value stands in which attribute of which class.
+"""The daemon in the loop of a test, and a composed sidecar as facts: which value stands in which attribute.
 
-A test compares facts, so it needs to know neither where a part hangs nor who holds it. The
-functions that a part was given are looked into as well: their bound arguments and what they close over.
+A test compares facts, so it needs to know neither where a part hangs nor who holds it. The functions that a part was
+given are looked into as well: their bound arguments and what they close over.
 """
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import json
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -17,12 +21,18 @@ from pathlib import Path, PurePath
 from types import FunctionType, MethodType
 from typing import Any, Final
 
+import pytest
+
 from harness.raw_http import Answer, RawConnection
+from harness.waiting import eventually
+from sidecar.app import build as build_module
 from sidecar.app import daemon
 from sidecar.app.build import Sidecar, build, metrics_of
 from sidecar.app.build_servers import listening
+from sidecar.app.run_lock import RunLock
 from sidecar.config.load import load
 from sidecar.config.settings import Config
+from sidecar.core.types import State
 from sidecar.server.listeners import Listeners
 
 Facts = dict[str, frozenset[str]]
@@ -188,3 +198,88 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     for name in [*names, *vars(value)] if hasattr(value, "__dict__") else names:
         if hasattr(value, name):
             yield name, getattr(value, name)
+
+
+FAST: Final = {"alone": "true", "service": "shop", "instance": "a", "settle": "0s", "drain": "0s", "stop_drain": "0s"}
+POLLS: Final = ("/health", "/health/haproxy", "/health/nomad")
+
+
+class Serving:
+    """A daemon that serves in this loop. ``ended`` has its exit code."""
+
+    def __init__(
+        self, sidecar: Sidecar, ended: asyncio.Task[int], stop: asyncio.Event, addresses: Mapping[str, str]
+    ) -> None:
+        self.sidecar = sidecar
+        self.ended = ended
+        self.stop = stop
+        self.addresses = addresses
+
+    @property
+    def state(self) -> State:
+        return self.sidecar.snapshot().container.state
+
+    async def ask(self, listener: str, line: str, body: str = "") -> Answer:
+        """Ask the listener whose address the log calls ``listener``."""
+        host, _, port = self.addresses[listener].rpartition(":")
+        head = f"{line} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
+        async with RawConnection(*await asyncio.open_connection(host, int(port))) as connection:
+            return await connection.ask((head + body).encode())
+
+    async def report(self, **fields: object) -> Answer:
+        """Report errors, by default five: as many as make an app unhealthy."""
+        return await self.ask("errors_to", "POST /errors", json.dumps({"count": 5, "kind": "redis"} | fields))
+
+    async def polls(self) -> list[int]:
+        """The status of each health answer."""
+        return [(await self.ask("health_at", f"GET {path}")).status for path in POLLS]
+
+    async def becomes(self, state: State) -> None:
+        """Wait until the container is in this state."""
+        await eventually(lambda: self.state is state, timeout_s=60, what=f"the container is {state}")
+
+    async def cull(self) -> None:
+        """Report errors until the container is down."""
+        assert (await self.report()).status == 202
+        await self.becomes(State.DOWN)
+
+    def metrics(self) -> str:
+        """The metrics page."""
+        return self.sidecar.metrics.page()[0].decode()
+
+
+@asynccontextmanager
+async def serving(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    lock: RunLock | None = None,
+    **flags: str,
+) -> AsyncIterator[Serving]:
+    """Serve with these settings until the end of the context, or until the test sets ``stop``."""
+    built: list[Sidecar] = []
+    thresholds = gc.get_threshold()
+
+    async def build(*args: Any, **options: Any) -> Sidecar:
+        built.append(await build_module.build(*args, **options))
+        return built[-1]
+
+    def lines() -> list[Any]:
+        return [record for record in caplog.records if record.message == "listening"]
+
+    monkeypatch.setattr(daemon, "build", build)
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    config = on_any_port({**FAST, **flags})
+    stop = asyncio.Event()
+    ended = asyncio.create_task(daemon.serve(config, metrics_of(config), stop, lock))
+    try:
+        await eventually(lambda: lines() or ended.done(), timeout_s=60, what="it listens")
+        if not lines():
+            await ended
+        yield Serving(built[0], ended, stop, lines()[0].__dict__["fields"])
+    finally:
+        ended.cancel()
+        with suppress(asyncio.CancelledError, ExceptionGroup):
+            await ended
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)

@@ -1,10 +1,14 @@
-"""A public listener in this process."""
+"""A public listener in this process, and connections to it, also from another address than loopback."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import os
+import socket
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from harness.raw_http import RawConnection
 from sidecar.net.http_error import HttpError
@@ -52,3 +56,24 @@ async def connect(
 ) -> RawConnection:
     """A connection from the address ``source``."""
     return RawConnection(*await asyncio.open_connection(*place_of(server), local_addr=(source, 0), ssl=context))
+
+
+_ELSEWHERE = ("203.0.113.1", 9)
+"""An address for documentation (RFC 5737). A datagram socket that is connected sends nothing."""
+
+
+def own_address() -> str:
+    """An IPv4 address of this machine. Without a network the test is skipped, and under ``CI=true`` it fails."""
+    found: list[str] = []
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(_ELSEWHERE)
+        found.append(probe.getsockname()[0])
+    with suppress(OSError):
+        found += [str(row[4][0]) for row in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
+    address = next((each for each in found if not each.startswith("127.")), None)
+    if address is not None:
+        return address
+    message = "this machine has no address but loopback"
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{message}, and under CI=true that is a failure", pytrace=False)
+    pytest.skip(message)

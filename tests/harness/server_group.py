@@ -11,8 +11,9 @@ from typing import Any, Final, Literal, TypeVar
 
 from harness.claims import WINDOW_ONLY, S
 from harness.memory_store import MemoryStore
-from sidecar.core.claims import Answer, Beat, Denied, Unknown
+from sidecar.core.claims import Answer, Beat, Denied, Fleet, Unknown
 from sidecar.core.fleet.fleet_settings import FleetSettings
+from sidecar.core.fleet.members import MemberList
 from sidecar.core.fleet.view import BeatReply, Edits, View
 from sidecar.store.budget import Counter as ArticleCounter
 from sidecar.store.budget import FleetBudget
@@ -165,3 +166,16 @@ def outcome(answer: Answer) -> str:
     if isinstance(answer, Denied):
         return answer.reason
     return answer.error if isinstance(answer, Unknown) else "granted"
+
+
+class StubBudget(FleetBudget):
+    """``member_list`` returns ``known``, and the holds of the store. ``wall`` gives Unix seconds."""
+
+    def __init__(self, wall: Callable[[], float], instance: str = "a") -> None:
+        self.server = Server(lambda: round(wall() * S))
+        self.known = MemberList(Fleet(0), 0)
+        super().__init__(self.server, WINDOW_ONLY, rng=Random(0), clock=wall, wall=wall, instance=instance)
+
+    async def member_list(self) -> MemberList | Unknown:
+        answer = await super().member_list()
+        return answer if isinstance(answer, Unknown) else self.known._replace(holds=(*self.known.holds, *answer.holds))

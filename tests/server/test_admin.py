@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.budgets import StubBudget
 from harness.local_http import serving
 from harness.raw_http import Answer, Observed, RawConnection, get, post
+from harness.server_group import StubBudget
 from sidecar.core.claims import CauseTrial, Fleet, Presence
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import About, Member, MemberList

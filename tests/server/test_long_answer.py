@@ -12,9 +12,9 @@ from typing import Any, Self, cast
 
 import pytest
 
-from harness.budgets import StubBudget
 from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get
+from harness.server_group import StubBudget
 from harness.waiting import eventually
 from sidecar.config.settings import BudgetConfig
 from sidecar.core.claims import Fleet, Presence

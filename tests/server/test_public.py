@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from harness.own_address import own_address
-from harness.public_door import connect, place_of, public_door, up
+from harness.public_door import connect, own_address, place_of, public_door, up
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
 from sidecar.net import listening

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from harness.cascade import HAPROXY, notice_s
+from harness.haproxy import HAPROXY, notice_s
 from sidecar.cli.doctor import job as jobs
 from sidecar.cli.doctor import job_findings
 from sidecar.config.settings import ALONE, SHADOW

@@ -10,7 +10,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from harness.budgets import StubBudget
+from harness.server_group import StubBudget
 from sidecar.config.settings import BudgetConfig
 from sidecar.core.claims import CauseTrial, Fleet, Presence, Unknown
 from sidecar.core.fleet.members import About, Member, MemberList
