@@ -88,7 +88,7 @@ FIELDS: Final[Mapping[type[Event], Callable[[Any], dict[str, object]]]] = {
     Restarted: lambda event: {"app_start": event.app_start},
     RetirementAnswered: lambda event: {
         "lease": reasons.outcome(event.answer),
-        "answer": reasons.lease(event.answer),
+        "answer": reasons.answer(event.answer, "lease"),
     },
     TokenAnswered: lambda event: {
         "claim": reasons.outcome(event.answer),
@@ -187,7 +187,8 @@ class Log:
         else:
             level = WARNING if isinstance(answer, Unknown) else INFO
             fields = {"lease": outcome, "reason": word}
-            self.sampled(f"lease {word}", level, f"no lease: {reasons.lease(answer)}", fields)
+            sentence = reasons.answer(answer, "lease")
+            self.sampled(f"lease {word}", level, f"no lease: {sentence}", fields)
 
     def beaten(self, record: BeatRecord) -> None:
         """Log what has happened to the fleet and, sampled, why a beat had no answer."""

@@ -27,22 +27,11 @@ def rule(value: Verdict | None) -> str:
     return value.reasons[0].rule if value and value.reasons else ""
 
 
-def answer(value: Answer) -> str:
-    """The answer to a claim as a sentence."""
+def answer(value: Answer, what: str = "token") -> str:
+    """The answer to a claim as a sentence, or with ``what="lease"`` that to a request to retire."""
     if isinstance(value, Granted):
         again = " (already ours)" if value.replayed else ""
-        return f"token granted{again}, {value.used} of {value.capacity} in use"
-    return _refused(value, "token")
-
-
-def lease(value: Answer) -> str:
-    """The answer to a request for a lease as a sentence."""
-    if isinstance(value, Granted):
-        return f"lease granted, {value.used} of {value.capacity} in use"
-    return _refused(value, "lease")
-
-
-def _refused(value: Denied | Unknown, what: str) -> str:
+        return f"{what} granted{again}, {value.used} of {value.capacity} in use"
     if isinstance(value, Denied):
         return _denied(value)
     return f"{failure(value.error)}: without a clear answer there is no {what}"

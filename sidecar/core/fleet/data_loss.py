@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.fleet.records import Cull, Epoch, StoredRecord
+from sidecar.core.fleet.records import Cull, Epoch, StoredRecord, instants
 from sidecar.core.fleet.view import AHEAD_US, BeatReply, Known
 from sidecar.core.types import US_PER_S
 
@@ -143,10 +143,8 @@ def _retime(draft: Draft) -> None:
 
 
 def _begun(row: R, now_us: int) -> R:
-    late = {}
-    for name in row.INSTANTS:
-        if getattr(row, name) > now_us + AHEAD_US and name != "occupied_us":
-            late[name] = now_us
+    names = instants(type(row))  # type: ignore[arg-type]  # a class can be hashed
+    late = {name: now_us for name in names if getattr(row, name) > now_us + AHEAD_US and name != "occupied_us"}
     return replace(row, **late) if late else row
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache, lru_cache
-from typing import ClassVar, Final, Self, TypeVar, cast
+from typing import Final, Self, TypeVar, cast
 
 from sidecar.core.types import US_PER_S, Hold, by_name
 
@@ -25,12 +25,12 @@ _LARGEST: Final = 2**60
 _STORED: Final = {"incarnation": "life", "by_incarnation": "by_life"}
 """Fields whose names in the store are those of version 0.2."""
 
+_DURATIONS: Final = ("for_us", "pause_us")
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record: its conversion to text and back, and the names of the fields that are instants."""
-
-    INSTANTS: ClassVar[tuple[str, ...]] = ()
+    """A record: its conversion to text and back."""
 
     def dump(self) -> str:
         """The record as text."""
@@ -58,6 +58,13 @@ def _kinds(cls: type[StoredRecord]) -> Mapping[str, tuple[str, type]]:
     blank = cls()
     names = [declared.name for declared in fields(cls)]
     return {_STORED.get(name, name): (name, type(getattr(blank, name))) for name in names}
+
+
+@cache
+def instants(cls: type[StoredRecord]) -> tuple[str, ...]:
+    """The fields that are instants; the others in microseconds are durations."""
+    names = (declared.name for declared in fields(cls))
+    return tuple(name for name in names if name.endswith("_us") and name not in _DURATIONS)
 
 
 R = TypeVar("R", bound=StoredRecord)
@@ -107,8 +114,6 @@ class Epoch(StoredRecord):
     met_us: int = 0
     """When the fleet met this process, if it followed another one."""
 
-    INSTANTS: ClassVar[tuple[str, ...]] = ("born_us", "lost_us", "silent_us", "granted_us", "met_us")
-
 
 @dataclass(frozen=True, slots=True)
 class Trial(StoredRecord):
@@ -128,8 +133,6 @@ class Trial(StoredRecord):
     """When the episode began in which the limit was earned; 0 between episodes."""
     quiet_us: int = 0
     """Since when the cause has no suspect; 0 while it has."""
-
-    INSTANTS: ClassVar[tuple[str, ...]] = ("paused_us", "last_us", "began_us", "quiet_us")
 
     def pause_left_us(self, now_us: int) -> int:
         """Microseconds until culls for this cause are allowed again; 0: now."""
@@ -209,8 +212,6 @@ class Cull(StoredRecord):
     identity: str = ""
     """That of the container, as in ``Claim``."""
 
-    INSTANTS: ClassVar[tuple[str, ...]] = ("at_us", "occupied_us", "down_us", "since_us", "well_us")
-
 
 @dataclass(frozen=True, slots=True)
 class Slot(StoredRecord):
@@ -227,8 +228,6 @@ class Slot(StoredRecord):
     arrived: bool = False
     """The container was replaced by this instance."""
 
-    INSTANTS: ClassVar[tuple[str, ...]] = ("at_us",)
-
     def left_us(self, now_us: int) -> int:
         """Microseconds until it is over; 0: it is."""
         return max(0, self.at_us + self.for_us - now_us)
@@ -244,8 +243,6 @@ class HoldRow(StoredRecord):
     """When it began."""
     for_us: int = 0
     """How long it lasts; 0: it is released."""
-
-    INSTANTS: ClassVar[tuple[str, ...]] = ("at_us",)
 
     def left_us(self, now_us: int) -> int:
         """Microseconds until it is over; 0: it is."""

@@ -165,7 +165,7 @@ def test_duration_is_told_in_its_two_largest_units(seconds: float, text: str) ->
     ids=["granted", "slots", "culls", "unknown"],
 )
 def test_every_answer_to_the_request_for_a_lease_has_a_sentence(answer: Answer, sentence: str) -> None:
-    assert reasons.lease(answer) == sentence
+    assert reasons.answer(answer, "lease") == sentence
 
 
 @pytest.mark.parametrize(
