@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from fleet.app import App
-from fleet.loop import FleetLoop, seeded
-from fleet.network import Network, RemoteBudget
+from fleet.network import FleetLoop, Network, RemoteBudget, seeded
 from fleet.rules import FleetRules
+from fleet.traffic import App
 from harness.memory_store import MemoryStore
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.inbox import Inbox

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from fleet.app import App
+from fleet.traffic import App, FailedRequests
 from sidecar.core.claims import Denied
 from sidecar.core.life.events import Culled, Event, Moved, RetirementAnswered, TokenAnswered
 
@@ -42,19 +42,6 @@ class RetiredContainer:
     at_s: float
     place: int
     age_s: float
-
-
-@dataclass
-class FailedRequests:
-    """Failed requests so far. ``avoidable`` is a part of ``failed``, and ``too_many`` a part of ``avoidable``.
-
-    *Avoidable*: requests that failed outside of an outage, which another container could have answered, or this one
-    after a restart; not the stray errors of healthy containers. *Too many*: requests over the capacity of a container.
-    """
-
-    failed: float = 0.0
-    avoidable: float = 0.0
-    too_many: float = 0.0
 
 
 @dataclass

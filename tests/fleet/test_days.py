@@ -1,4 +1,4 @@
-"""Days of a fleet, each with its bound. The long ones are for the site tier."""
+"""Days of a fleet, each with its bound, and the effect of weights on users. The long ones are for the site tier."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from fleet.incidents import Outage, Poison, Sick, Stuck
+from fleet.conftest import Begin
 from fleet.outcome import most_within
-from fleet.rules import NO_CULLING, OURS, SOFT, TRIAL, FleetRules
-from fleet.scenarios import DAY, HOUR_S, SHORT_DAY, Scenario, play, restarting
+from fleet.rules import NO_CULLING, OURS, OURS_WEIGHTS, SOFT, TRIAL, WEIGHTS, FleetRules
+from fleet.scenarios import DAY, HOUR_S, SHORT_DAY, Outage, Poison, Scenario, Sick, Stuck, play, restarting
 from fleet.traffic import RequestLoad
+from sidecar.client.success_rate import BUCKET_S, BUCKETS
 from sidecar.core.fleet.fleet_settings import REFUND_FACTOR
+from sidecar.core.measure.weight import FALL_PER_S, FLOOR, FULL, RISE_PER_S
 
 BUDGET = 10
 WINDOW_S = 600
@@ -197,3 +199,48 @@ def test_failures_of_an_outage_are_not_avoidable() -> None:
 def test_requests_over_the_capacity_are_avoidable_failures() -> None:
     outcome = play(Scenario(700, 3, (Stuck(600, 1, part=1.0),)), TRIAL)
     assert outcome.requests.too_many == pytest.approx((30 - 25) * 45, rel=0.05)
+
+
+# -- weights: the same fleets, seeds and troubles with and without them ----------------------------------------------
+
+LOAD = RequestLoad(20)
+STUCK = Scenario(7 * 60, 20, (Stuck(60, 4, part=0.8),), LOAD)
+MEMORY_S = BUCKETS * BUCKET_S
+FALL_S = 4 + (FULL - FLOOR) / FALL_PER_S
+"""Some seconds until the newest results dominate, and the fall itself."""
+
+
+@pytest.mark.parametrize(
+    ("rules", "without", "part"),
+    [
+        pytest.param(WEIGHTS, NO_CULLING, 0.2, id="results, no culling", marks=pytest.mark.site),
+        pytest.param(OURS_WEIGHTS, TRIAL, 0.3, id="results", marks=pytest.mark.site),
+        pytest.param(SOFT, TRIAL, 0.3, id="errors alone: soft drain"),
+    ],
+)
+def test_weights_prevent_most_avoidable_failures(rules: FleetRules, without: FleetRules, part: float) -> None:
+    assert play(STUCK, rules).requests.avoidable <= part * play(STUCK, without).requests.avoidable
+
+
+@pytest.mark.parametrize(
+    "rules", [pytest.param(SOFT, id="soft drain"), pytest.param(OURS_WEIGHTS, id="results", marks=pytest.mark.site)]
+)
+def test_stuck_containers_are_still_culled(rules: FleetRules) -> None:
+    outcome = play(STUCK, rules)
+    assert [cull.stuck_by for cull in outcome.culls] == ["stuck"] * 4
+    assert outcome.stuck == 0
+
+
+def test_weight_falls_fast_and_rises_slowly(begin: Begin) -> None:
+    world = begin(Scenario(0, 4, (), LOAD), WEIGHTS)
+    app = world.apps[2]
+    world.run(60)
+    world.flaw(2, 0.8, "timeout")
+    world.run(60 + FALL_S + 2)
+    assert app.weight == FLOOR
+    world.run(120)
+    world.flaw(2, 0.0, "")
+    world.run(120 + (FULL - FLOOR) / RISE_PER_S)
+    assert FLOOR < app.weight < FULL
+    world.run(120 + 2 * MEMORY_S + FULL / RISE_PER_S)
+    assert [app.weight for app in world.apps] == [FULL] * 4

@@ -7,8 +7,7 @@ from functools import partial
 import pytest
 
 from fleet.conftest import Begin
-from fleet.incidents import Held, Outage, Sick, Stuck
-from fleet.scenarios import Scenario, play
+from fleet.scenarios import Held, Outage, Scenario, Sick, Stuck, play
 from fleet.traffic import RequestLoad
 from sidecar.core.app_reports import ErrorReport
 

@@ -1,4 +1,4 @@
-"""The requests of a fleet, second by second: a balancer with weights, failures and overload.
+"""The containers and their requests, second by second: a balancer with weights, failures and overload.
 
 Failures and overload are computed (rate times time), so that two rules differ only by what they do. The reported errors
 are random (Poisson). Nothing is computed while nothing fails.
@@ -12,9 +12,52 @@ from math import exp, sqrt
 from random import Random
 from typing import Final
 
-from fleet.app import App
-from fleet.loop import FleetLoop
-from fleet.outcome import FailedRequests
+from fleet.network import FleetLoop
+
+
+@dataclass
+class App:
+    """The container in one place of the fleet, through all its incarnations."""
+
+    place: int
+    instance: str
+    life: int = 0
+    """The number of its incarnation, and the second in which it began:"""
+
+    born: float = 0.0
+    serving: bool = True
+    weight: float = 100
+    """Percent at the balancer."""
+
+    stuck: float = 0.0
+    """This part of the requests fails until a restart, with errors of this kind, because of this incident:"""
+
+    stuck_kind: str = ""
+    stuck_by: str = ""
+
+    flaw: float = 0.0
+    """This part fails before and after restarts, because of the release, the neighbours or a dependency."""
+
+    flaw_kind: str = ""
+    is_retired: bool = False
+    deaf: bool = False
+    """Whether the scheduler does not restart it."""
+
+    @property
+    def app_start(self) -> str:
+        """The id of this incarnation."""
+        return f"{self.instance}.{self.life}"
+
+    def failing(self, everywhere: float) -> float:
+        """The part of its requests that fails while the part ``everywhere`` fails in all containers."""
+        return max(self.stuck, self.flaw, everywhere)
+
+    def kind(self, everywhere: float, kind: str) -> str:
+        """The most frequent kind of its errors, while those of an outage are of ``kind``."""
+        if self.stuck >= max(self.flaw, everywhere):
+            return self.stuck_kind
+        return self.flaw_kind if self.flaw >= everywhere else kind
+
 
 HEADROOM: Final = 1.25
 """A container can serve this multiple of its usual share of the requests."""
@@ -32,6 +75,19 @@ class RequestLoad:
 
 
 LOAD: Final = RequestLoad()
+
+
+@dataclass
+class FailedRequests:
+    """Failed requests so far. ``avoidable`` is a part of ``failed``, and ``too_many`` a part of ``avoidable``.
+
+    *Avoidable*: requests that failed outside of an outage, which another container could have answered, or this one
+    after a restart; not the stray errors of healthy containers. *Too many*: requests over the capacity of a container.
+    """
+
+    failed: float = 0.0
+    avoidable: float = 0.0
+    too_many: float = 0.0
 
 
 @dataclass

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from fleet.app import App
-from fleet.loop import FleetLoop, seeded
 from fleet.member import GOODBYE_S, Member, Surroundings, restarted
-from fleet.network import Network
+from fleet.network import FleetLoop, Network, seeded
 from fleet.outcome import Outcome
 from fleet.rules import FleetRules
-from fleet.traffic import LOAD, RequestLoad, Traffic
+from fleet.traffic import LOAD, App, RequestLoad, Traffic
 from harness.memory_store import MemoryStore
 from sidecar.controller.journal import Memory
 from sidecar.core.app_reports import ErrorReport, Report, Results
