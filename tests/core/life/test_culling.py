@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -126,13 +125,6 @@ def test_announced_suspect_claims_when_it_has_settled_and_the_store_is_back(wait
     suspect, _ = step(up(), SICK, 5.0, POLICY)
     planned, effects = step(suspect, replace(heard(suspect), wait_s=wait_s), 5.0, POLICY)
     assert (planned.due, effects) == (due, ())
-
-
-@pytest.mark.parametrize("change", [{"asking": True}, {"order": CullOrder("ann", "it leaks", SUSPECT, None)}], ids=str)
-def test_suspect_whose_claim_is_on_its_way_or_was_ordered_plans_no_other(change: dict[str, Any]) -> None:
-    suspect, _ = step(up(), SICK, 5.0, POLICY)
-    announced, effects = step(replace(suspect, due=None, **change), heard(suspect), 5.0, POLICY)
-    assert (announced.is_announced, announced.due, effects) == (True, None, ())
 
 
 # -- orders ---------------------------------------------------------------------------------------------------

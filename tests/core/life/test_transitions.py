@@ -55,7 +55,6 @@ from sidecar.core.life.events import (
     ClearWindow,
     CullOrder,
     CullOrdered,
-    GiveBack,
     Judged,
     LeaseAnswered,
     ReviveOrdered,
@@ -336,40 +335,6 @@ def test_cause_is_that_of_the_suspicion_and_stays_until_the_container_is_back(
 
 def test_suspect_whose_window_empties_while_it_asks_keeps_its_cause() -> None:
     assert step(asking(), FINE, 4.0, POLICY)[0].cause == "redis"
-
-
-# -- tokens that are not used ---------------------------------------------------------------------------------
-
-RETURNED = (GiveBack(f"{APP}/one"),)
-
-
-@pytest.mark.parametrize(
-    ("answers", "effects"),
-    [
-        ([GRANTED], RETURNED),
-        ([REPLAYED], RETURNED),
-        ([DENIED], ()),
-        ([UNKNOWN], RETURNED),
-        ([UNKNOWN, DENIED], ()),
-        ([DENIED, UNKNOWN], RETURNED),
-        ([UNKNOWN, HELD], RETURNED),
-        ([HELD], ()),
-    ],
-    ids=lambda value: ", then ".join(getattr(one, "reason", type(one).__name__) for one in value) or "nothing",
-)
-def test_container_that_recovers_gives_back_what_it_was_or_may_have_been_granted(
-    answers: list[Answer], effects: tuple[GiveBack, ...]
-) -> None:
-    """It recovers while the last claim is on its way."""
-    container, now = asking(), 3.0
-    for place, answer in enumerate(answers, start=1):
-        if place == len(answers):
-            container, _ = step(container, FINE, now, POLICY)
-        container, given_back = step(container, answered(container, answer), now, POLICY)
-        now += 60.0
-        container, more = step(container, SICK if place < len(answers) else FINE, now, POLICY)
-        given_back += tuple(effect for effect in more if isinstance(effect, GiveBack))
-    assert (container.state, given_back) == (UP, effects)
 
 
 # -- coming back ----------------------------------------------------------------------------------------------
