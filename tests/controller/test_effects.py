@@ -276,58 +276,40 @@ async def test_store_that_takes_no_lease_back_holds_nothing_up_for_ever() -> Non
         assert {type(failure) for failure in rig.failures} == {TimeoutError}
 
 
-# -- what is kept of a cull: at the grant and before the drain, in enforce mode, and never in the way of the cull ----
-
+# -- the hook: between a grant and the drain, in enforce mode, and never in the way of the cull ----------------------
 
 REPLAYED = Granted(1, 10, replayed=True)
 SICK = ErrorReport(5, kind="redis", message="no route to 10.0.0.1", app_start="life-1")
 
 
-class Looker:
-    """A hook that takes some time, or fails, and knows what it was told."""
+class Hook:
+    """Takes some time, or fails, and knows what it was called with."""
 
     def __init__(self, takes_s: float = 0.0, failure: Exception | None = None) -> None:
-        self.told: list[tuple[Claim, str]] = []
-        self.given_up = 0
+        self.calls: list[tuple[Claim, str]] = []
+        self.cancelled = 0
         self._takes_s = takes_s
         self._failure = failure
 
     async def __call__(self, claim: Claim, reason: str) -> str:
-        self.told.append((claim, reason))
+        self.calls.append((claim, reason))
         try:
             await asyncio.sleep(self._takes_s)
         except asyncio.CancelledError:
-            self.given_up += 1
+            self.cancelled += 1
             raise
         if self._failure is not None:
             raise self._failure
         return "what it saw"
 
 
-def _capture(rig: ControllerRig) -> str | None:
-    evidence = rig.controller.snapshot.last_cull
-    return evidence.capture if evidence else None
-
-
-def _stage(look: Looker, policy: Policy = AT_ONCE) -> ControllerRig:
-    return ControllerRig(policy, hook=look)
-
-
-@in_virtual_time
-async def test_hook_is_run_between_the_grant_and_the_drain() -> None:
-    look = Looker(takes_s=2.0)
-    async with _stage(look) as rig:
+@contextlib.asynccontextmanager
+async def hooked(hook: Hook, policy: Policy = AT_ONCE) -> AsyncIterator[ControllerRig]:
+    """A controller whose claim was just granted."""
+    async with ControllerRig(policy, hook=hook) as rig:
         await rig.reports(SICK)
         await rig.answered(GRANTED)
-        assert (rig.state(), _capture(rig)) == (State.SUSPECT, None)
-        await rig.advance(2.0)
-        assert rig.state() is State.SUSPECT  # asked once more: it took its time
-        await rig.answered(REPLAYED)
-        assert (rig.state(), _capture(rig)) == (State.DRAINING, "what it saw")
-        assert rig.records[-1].cull_evidence == rig.controller.snapshot.last_cull
-        ((claim, reason),) = look.told
-        assert claim == Claim("web/a/life-1", "a", "life-1", "redis", IDENTITY.holder)
-        assert reason.startswith("5 server errors in 60 s")
+        yield rig
 
 
 @pytest.mark.parametrize(
@@ -340,60 +322,53 @@ async def test_hook_is_run_between_the_grant_and_the_drain() -> None:
     ids=["held", "still granted", "no clear answer takes back no grant"],
 )
 @in_virtual_time
-async def test_hold_that_a_person_sets_while_the_hook_runs_is_heard(
+async def test_hook_runs_before_the_drain_and_a_hold_that_is_set_meanwhile_is_heard(
     again: Denied | Granted | Unknown, state: State, returned: list[tuple[str, str]]
 ) -> None:
-    async with _stage(Looker(takes_s=2.0)) as rig:
-        await rig.reports(SICK)
-        await rig.answered(GRANTED)
+    hook = Hook(takes_s=2.0)
+    async with hooked(hook) as rig:
         await rig.advance(2.0)
-        assert rig.state() is State.SUSPECT
+        assert rig.state() is State.SUSPECT  # asked once more: it took its time
         await rig.answered(again)
         assert (rig.state(), rig.budget.returned) == (state, returned)
+        evidence = rig.controller.snapshot.last_cull
+        assert (evidence.capture if evidence else None) == ("what it saw" if state is State.DRAINING else None)
+        assert rig.records[-1].cull_evidence == evidence
+    ((claim, reason),) = hook.calls
+    assert claim == Claim("web/a/life-1", "a", "life-1", "redis", IDENTITY.holder)
+    assert reason.startswith("5 server errors in 60 s")
 
 
 @in_virtual_time
-async def test_hook_that_fails_is_told_and_does_not_keep_the_container_up() -> None:
+async def test_hook_that_fails_is_reported_and_does_not_keep_the_container_up() -> None:
     failure = RuntimeError("broken")
-    async with _stage(Looker(failure=failure)) as rig:
-        await rig.reports(SICK)
-        await rig.answered(GRANTED)
-        assert (rig.state(), _capture(rig), rig.failures) == (State.DRAINING, None, [failure])
+    async with hooked(Hook(failure=failure)) as rig:
+        assert rig.controller.snapshot.last_cull is not None
+        assert rig.controller.snapshot.last_cull.capture is None
+        assert (rig.state(), rig.failures) == (State.DRAINING, [failure])
 
 
 @in_virtual_time
-async def test_in_shadow_mode_nothing_is_run() -> None:
-    look = Looker()
-    async with _stage(look, replace(AT_ONCE, enforce=False)) as rig:
-        await rig.reports(SICK)
-        await rig.answered(GRANTED)
-        assert rig.controller.container.would_culls == 1
-        assert rig.controller.snapshot.last_cull is None
-    assert look.told == []
-
-
-@in_virtual_time
-async def test_hook_is_given_up_when_the_app_begins_another_life() -> None:
-    look = Looker(takes_s=60.0)
-    async with _stage(look) as rig:
-        await rig.reports(SICK)
-        await rig.answered(GRANTED)
+async def test_hook_does_not_run_in_shadow_mode_and_ends_with_the_incarnation() -> None:
+    hook = Hook(takes_s=60.0)
+    async with hooked(hook, replace(AT_ONCE, enforce=False)) as rig:
+        assert (rig.controller.container.would_culls, rig.controller.snapshot.last_cull) == (1, None)
+        assert hook.calls == []
+    async with hooked(hook) as rig:
         await rig.reports(ErrorReport(0, app_start="life-2"))
-        assert look.given_up == 1
+        assert hook.cancelled == 1
         await rig.advance(100.0)
-        assert rig.state() is State.UP
-        assert rig.latch is None
+        assert (rig.state(), rig.latch) == (State.UP, None)
 
 
 @in_virtual_time
-async def test_samples_end_with_the_life_and_those_of_the_cull_are_kept() -> None:
-    async with _stage(Looker()) as rig:
-        await rig.reports(SICK)
-        await rig.answered(GRANTED)
+async def test_samples_end_with_the_incarnation_and_those_of_the_cull_are_kept() -> None:
+    async with hooked(Hook()) as rig:
+        samples = rig.controller.assessment.measurements.samples
         await rig.reports(ErrorReport(message="while it drains"))
-        assert len(rig.controller.assessment.measurements.samples.newest()) == 2
+        assert len(samples.newest()) == 2
         await rig.reports(ErrorReport(0, app_start="life-2"))
-        assert rig.controller.assessment.measurements.samples.newest() == ()
+        assert samples.newest() == ()
         kept = rig.controller.snapshot.last_cull
         assert kept is not None
         assert (kept.claim_id, kept.at, kept.capture) == ("web/a/life-1", WALL_S, "what it saw")
@@ -402,18 +377,16 @@ async def test_samples_end_with_the_life_and_those_of_the_cull_are_kept() -> Non
 
 # -- no reader sees a grant before its latch is on disk, or the disk has had its time --------------------------------
 
-
 WAIT_S = 0.25
 OUT_OF_BALANCE = frozenset({State.DRAINING, State.DOWN})
 
 
 class HeldJournal(MemoryJournal):
-    """A journal whose writes end when the test says so."""
+    """A journal whose writes of a latch end when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
         self.released = asyncio.Event()
-        self.waits_given_up = 0
 
     @property
     def keeps(self) -> bool:
@@ -427,75 +400,55 @@ class HeldJournal(MemoryJournal):
     async def settled(self, timeout_s: float) -> None:
         if self.saved and self.saved[-1].latch is not None and not self.released.is_set():
             await asyncio.sleep(timeout_s)
-            self.waits_given_up += 1
 
 
-class Culled:
+class DiskHangs:
     """A controller whose claim was just granted while its disk hangs, and the states that readers have seen."""
 
     def __init__(self, policy: Policy = AT_ONCE) -> None:
-        self.seen: list[State] = []
+        self.states: list[State] = []
         self.journal = HeldJournal()
         self.rig = ControllerRig(policy, journal=self.journal, publish=self._publish)
 
     def _publish(self, snapshot: Snapshot) -> None:
-        self.seen.append(snapshot.container.state)
+        self.states.append(snapshot.container.state)
 
     async def __aenter__(self) -> Self:
         await self.rig.__aenter__()
         await self.rig.errors(5, app_start="boot-1")
-        await self.rig.answered(Granted(1, 10))
-        assert self.rig.latch is not None
-        assert self.journal.saved[-1].latch == self.rig.latch
+        await self.rig.answered(GRANTED)
+        assert self.journal.saved[-1].latch == self.rig.latch is not None
         return self
 
     async def __aexit__(self, *failure: object) -> None:
         self.journal.released.set()
         await self.rig.__aexit__(*failure)
 
-    def shown(self) -> State:
-        """What a health answer is made of now."""
-        return self.rig.controller.snapshot.container.state
 
-
-@pytest.mark.parametrize("policy", [AT_ONCE, replace(AT_ONCE, drain_s=0.0)], ids=["with a drain", "without"])
-def test_grant_is_shown_when_its_latch_is_on_disk(policy: Policy) -> None:
-    @in_virtual_time
-    async def story() -> None:
-        async with Culled(policy) as one:
-            await one.rig.advance(WAIT_S - 0.01)
-            await one.rig.errors(1)
-            assert one.shown() is State.SUSPECT
-            assert OUT_OF_BALANCE.isdisjoint(one.seen)
-            one.journal.released.set()
+@pytest.mark.parametrize("drain_s", [10.0, 0.0])
+@pytest.mark.parametrize("is_written", [True, False], ids=["written", "the disk has had its time"])
+@in_virtual_time
+async def test_grant_is_shown_when_its_latch_is_on_disk_or_a_quarter_of_a_second_later(
+    drain_s: float, *, is_written: bool
+) -> None:
+    async with DiskHangs(replace(AT_ONCE, drain_s=drain_s)) as culled:
+        await culled.rig.advance(WAIT_S - 0.01)
+        await culled.rig.errors(7, app_start="boot-1")
+        assert culled.rig.controller.assessment.measurements.errors.total == 12
+        assert OUT_OF_BALANCE.isdisjoint(culled.states)
+        if is_written:
+            culled.journal.released.set()
             await settle()
-            assert one.shown() is one.rig.state() in OUT_OF_BALANCE
-
-    story()
-
-
-@in_virtual_time
-async def test_hanging_disk_delays_a_cull_by_a_quarter_of_a_second() -> None:
-    async with Culled() as one:
-        await one.rig.advance(WAIT_S - 0.01)
-        assert one.shown() is State.SUSPECT
-        await one.rig.advance(0.02)
-        assert one.shown() is State.DRAINING
-        assert one.journal.waits_given_up == 1
-
-
-@in_virtual_time
-async def test_reports_are_taken_while_the_disk_hangs() -> None:
-    async with Culled() as one:
-        await one.rig.errors(7, app_start="boot-1")
-        assert one.rig.controller.assessment.measurements.errors.total == 12
+        else:
+            await culled.rig.advance(0.02)
+        assert culled.rig.controller.snapshot.container.state is culled.rig.state() in OUT_OF_BALANCE
 
 
 @in_virtual_time
 async def test_app_that_restarts_while_the_disk_hangs_is_shown_at_once() -> None:
-    async with Culled() as one:
-        await one.rig.errors(1, app_start="boot-2")
-        assert one.shown() is State.UP
-        await one.rig.advance(2 * WAIT_S)
-        assert OUT_OF_BALANCE.isdisjoint(one.seen)
-        assert one.journal.saved[-1].latch is None
+    async with DiskHangs() as culled:
+        await culled.rig.errors(1, app_start="boot-2")
+        assert culled.rig.controller.snapshot.container.state is State.UP
+        await culled.rig.advance(2 * WAIT_S)
+        assert OUT_OF_BALANCE.isdisjoint(culled.states)
+        assert culled.journal.saved[-1].latch is None
