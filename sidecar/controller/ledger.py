@@ -1,9 +1,9 @@
 """The ledger of this sidecar: it keeps entries about what happens, and sends them to the store.
 
 Nothing waits for it: the beat and the claim that follow a step go first. While the store is away entries wait, up to a
-bound; then the oldest are dropped, and counted. Entries are sent in order, at most a batch a second. A batch without a
-clear answer is sent again as it is, because the store writes each entry once. After a data loss the ledger sends again
-what the store may have forgotten.
+bound; then the oldest are dropped, and counted. Entries are sent in order, at most a batch a second, and again after an
+answer that was not clear: the store writes each entry once. After a data loss the ledger sends again what the store may
+have forgotten.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from random import Random
 from typing import Final
 
@@ -77,7 +78,6 @@ class Ledger:
         self._rng = rng
         self._on_failure = on_failure
         self._waiting: deque[Entry] = deque()
-        self._batch: list[Entry] = []
         self._sent: deque[Entry] = deque(maxlen=MOST_SENT)
         self._has_news = asyncio.Event()
         self._failures = 0
@@ -86,11 +86,11 @@ class Ledger:
     @property
     def waiting(self) -> int:
         """Number of entries that the store has not confirmed yet."""
-        return len(self._batch) + len(self._waiting)
+        return len(self._waiting)
 
     def local(self, since: float) -> list[Entry]:
         """The entries since ``since`` (Unix seconds) that are still kept, sent or not, oldest first."""
-        return [entry for entry in (*self._sent, *self._batch, *self._waiting) if entry.at >= since]
+        return [entry for entry in (*self._sent, *self._waiting) if entry.at >= since]
 
     # -- writing ----------------------------------------------------------------------------------------------
 
@@ -160,11 +160,10 @@ class Ledger:
                     pass
 
     async def _send(self) -> bool:
-        """Send the oldest entries, or again the batch without a clear answer; return whether the answer was clear."""
-        if not self._batch:
-            self._batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        """Send the oldest entries; return whether the answer was clear."""
+        batch = list(islice(self._waiting, BATCH))
         try:
-            answer = await self._note(self._batch)
+            answer = await self._note(batch)
         except Exception as error:  # noqa: BLE001 - as in _keep
             self._on_failure(error)
             return False
@@ -172,8 +171,9 @@ class Ledger:
             if answer.error in _REFUSED:  # beats report all other errors, because the store does not answer them either
                 self._on_failure(LedgerRefusedError(f"the store takes no entries: {answer.error}"))
             return False
-        self._sent.extend(self._batch)
-        self._batch = []
+        self._sent.extend(batch)
+        sent = set(map(id, batch))  # meanwhile the oldest may have been dropped
+        self._waiting = deque(entry for entry in self._waiting if id(entry) not in sent)
         if not self._waiting:
             self._has_news.clear()
         return True
