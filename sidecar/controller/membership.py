@@ -136,23 +136,18 @@ class Membership:
     def update(self, seen: Snapshot) -> None:
         """Take the newest snapshot; beat at once if the fleet has to know what has changed since the last beat."""
         self._seen = seen
-        last = self._last
-        if last is None:
-            is_news = seen.container.presence is Presence.SUSPECT
-        else:
-            is_news = self._has_changed(last, seen) or self._has_moved(seen.evidence.errors)
-        if is_news:
+        if self._is_news(seen):
             self._changed.set()
 
-    def _has_changed(self, last: Beat, seen: Snapshot) -> bool:
-        container = seen.container
+    def _is_news(self, seen: Snapshot) -> bool:
+        container, last = seen.container, self._last
+        if last is None:
+            return container.presence is Presence.SUSPECT
         now = (container.presence, container.life, _is_refused(container))
-        return now != (last.presence, last.incarnation, last.refused)
-
-    def _has_moved(self, errors: int) -> bool:
-        """Whether these errors in the window are many more, or many fewer, than in the last beat."""
-        limit, last = self._error_limit, self._last
-        return last is not None and limit > 0 and abs(errors - last.errors) >= max(limit, MOVED * last.errors)
+        if now != (last.presence, last.incarnation, last.refused):
+            return True
+        limit = self._error_limit
+        return limit > 0 and abs(seen.evidence.errors - last.errors) >= max(limit, MOVED * last.errors)
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -166,14 +161,11 @@ class Membership:
             await self._rest(self._pause_s())
 
     def _pause_s(self) -> float:
-        spread = self._rng.uniform(-1, 1)
-        pause_s = self._regular_s() * (1 + JITTER * spread)
+        pause_s, spread = self._interval_s, self._rng.uniform(-1, 1)
+        if self._last is not None and self._last.presence is Presence.SUSPECT:
+            pause_s = min(pause_s, max(LEAST_S, pause_s / SUSPECT_BEATS))
+        pause_s *= 1 + JITTER * spread
         return min(pause_s, AGAIN_S * (1 + AGAIN_JITTER * spread)) if self._is_away else pause_s
-
-    def _regular_s(self) -> float:
-        if self._last is None or self._last.presence is not Presence.SUSPECT:
-            return self._interval_s
-        return min(self._interval_s, max(LEAST_S, self._interval_s / SUSPECT_BEATS))
 
     async def beat(self) -> None:
         """Beat once, unless there is no snapshot yet, or the fleet knows already that the sidecar stops."""
