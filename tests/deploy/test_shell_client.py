@@ -1,4 +1,4 @@
-"""The client for the shell, the lines without a client, and the page of the clients."""
+"""The client for the shell, and the lines of deploy/reporting.md without a client."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import socket
 
 import pytest
 
-from deploy.client_programs import CLIENTS, Posted, run, runtime
+from deploy.client_programs import TOP, Posted, run, runtime
 from sidecar.inputs.report_bodies import read_errors
 
 
 def _one_liner(start: str) -> str:
-    (line,) = re.findall(rf"`({start}[^`]*)`", (CLIENTS / "README.md").read_text())
+    (line,) = set(re.findall(rf"`({start}[^`]*)`", (TOP / "deploy" / "reporting.md").read_text()))
     return str(line).replace("\\|", "|")
 
 
@@ -50,8 +50,3 @@ def test_shell_and_one_line_of_curl_report_errors_over_http(posted: Posted) -> N
     assert path == "/errors"
     assert [(ping.errors, ping.kind) for ping in read_errors(body)] == [(3, "nightly")]
     assert last == ("/errors", b"")
-
-
-def test_page_names_every_client_and_no_other() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", (CLIENTS / "README.md").read_text())
-    assert {link for link in links if "../" not in link} == {path.name for path in CLIENTS.iterdir()} - {"README.md"}
