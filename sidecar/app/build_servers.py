@@ -6,7 +6,7 @@ The local listener and the page for other machines have the same routes, except 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -23,14 +23,14 @@ from sidecar.net.tls import ServerTls
 from sidecar.net.token_check import TokenCheck
 from sidecar.net.token_file import Token
 from sidecar.server import health
-from sidecar.server.admin import AdminApi
 from sidecar.server.agent_check import AgentCheck
+from sidecar.server.fleet_api import FleetApi
 from sidecar.server.ledger_api import get_events
 from sidecar.server.listeners import Listeners
 from sidecar.server.local_server import LocalServer
+from sidecar.server.orders import HoldsApi
 from sidecar.server.overrides import OverridesApi
 from sidecar.server.page import status_page
-from sidecar.server.page.page_state import PageSources, PageState
 from sidecar.server.public import PublicServer
 from sidecar.server.public_pages import MetricsPage, public_pages
 from sidecar.server.request_check import RequestCheck
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from sidecar.app.build import Sidecar
     from sidecar.config.settings import Config, ServerConfig, StatsdConfig
-    from sidecar.core.fleet.members import About
     from sidecar.net import web
 
 CONNECTIONS: Final = {"local": 256, "page": 64}
@@ -223,7 +222,14 @@ def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
     """The routes of the local listener, and those of the page listener: what a command may ask from another machine."""
     config = sidecar.config
     limit_s = config.redis.redis_timeout + STORE_WAIT_S
-    admin = _admin(sidecar, limit_s).routes()
+    holds = HoldsApi(
+        sidecar.budget,
+        instance=config.identity.instance,
+        limit_s=limit_s,
+        wall=time.time,
+        log=logger.warning,
+        record=sidecar.ledger.add,
+    )
     overrides = OverridesApi(
         sidecar.controller.inbox.put, instance=config.identity.instance, limit_s=limit_s, log=logger.warning
     )
@@ -237,8 +243,9 @@ def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
         limit_s=limit_s,
     )
     remote = {
-        **admin,
-        **_page(sidecar, why, limit_s, admin["/hold"]),
+        **holds.routes(),
+        **status_page.routes(),
+        "/fleet": {"GET": _fleet(sidecar, limit_s).get},
         "/events": {"GET": events},
         "/why": {"GET": why.get_local},
     }
@@ -251,50 +258,21 @@ def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
     return {**reports, **overrides.routes(), **remote}, remote
 
 
-def _admin(sidecar: Sidecar, limit_s: float) -> AdminApi:
-    config = sidecar.config
-    return AdminApi(
+def _fleet(sidecar: Sidecar, limit_s: float) -> FleetApi:
+    config, membership = sidecar.config, sidecar.membership
+    return FleetApi(
         sidecar.budget,
-        fleet=lambda: sidecar.membership.last_fleet,
-        fleet_age_s=lambda: sidecar.membership.fleet_age_s,
-        identity={
-            **_identity(config, "namespace"),
-            "budget": config.budget.budget,
-            "bound": config.budget.bound(),
-            "budget_window": config.budget.budget_window,
-            "beat_interval": config.budget.beat_interval,
-            "store": redis_urls.shown(config.redis.redis_url),
-        },
-        own=lambda: _own(sidecar)._asdict(),
+        config.budget,
+        identity={**_identity(config, "namespace"), "store": redis_urls.shown(config.redis.redis_url)},
+        own=lambda: sidecar.describe(sidecar.snapshot()),
+        fleet=lambda: membership.last_fleet,
+        fleet_age_s=lambda: membership.fleet_age_s,
+        local_entries=sidecar.ledger.local,
         limit_s=limit_s,
         wall=time.time,
-        log=logger.warning,
-        record=sidecar.ledger.add,
-    )
-
-
-def _own(sidecar: Sidecar) -> About:
-    """What only this sidecar knows of its container, as in its beats."""
-    return sidecar.describe(sidecar.snapshot())
-
-
-def _page(sidecar: Sidecar, why: Why, limit_s: float, orders: Mapping[str, web.Handler]) -> web.Routes:
-    config = sidecar.config
-    server = config.server
-    sources = PageSources(
-        config.identity.instance,
-        lambda: _own(sidecar),
-        why.local,
-        sidecar.budget,
-        fleet=lambda: sidecar.membership.last_fleet,
-        fleet_age_s=lambda: sidecar.membership.fleet_age_s,
-        local_entries=sidecar.ledger.local,
-        listeners={"public": server.public_listen, "local": server.local_listen, "agent": server.agent_listen},
+        alone=config.alone,
         runbook_url=config.notify.runbook_url,
-        store=redis_urls.shown(config.redis.redis_url),
     )
-    state = PageState(config.budget, sources, limit_s=limit_s, on_failure=partial(sidecar.observers.failed, "page"))
-    return status_page.routes(state, orders)
 
 
 def _identity(config: Config, *names: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sidecar.core.types import Entry
 from sidecar.inputs.report_bodies import Readers, read_pairs
 from sidecar.net import web
 from sidecar.runlock import durations
-from sidecar.server import long_answer, unknown_replies
+from sidecar.server import replies
 
 SINCE_S: Final = 3600.0
 LONGEST_S: Final = 400 * 24 * 3600.0
@@ -75,11 +75,11 @@ def get_events(
         """One page of entries, in the order of their arrival; the next page is ``after`` the last id."""
         query = LedgerQuery(**read_pairs(request.query.items(), _READERS))
         since = wall() - query.since_s
-        answer = await unknown_replies.within(limit_s, read(since, query))
+        answer = await replies.within(limit_s, read(since, query))
         is_stored = not isinstance(answer, Unknown)
         entries = local(since)[-query.most :] if isinstance(answer, Unknown) else answer
-        fields = {**identity, "events": map(_fields, entries), "stored": is_stored, **unknown_replies.fields(answer)}
-        return await long_answer.respond(request, await long_answer.written(fields))
+        fields = {**identity, "events": map(_fields, entries), "stored": is_stored, **replies.unknown_fields(answer)}
+        return await replies.respond(request, await replies.dump(fields))
 
     return get
 

@@ -30,7 +30,7 @@ from sidecar.core.life.events import (
 )
 from sidecar.core.types import State
 from sidecar.net import web
-from sidecar.server import request_check, unknown_replies
+from sidecar.server import replies, request_check
 from sidecar.server.orders import OverrideOrder, read_order
 
 Ordered = CullOrdered | ReviveOrdered
@@ -164,7 +164,7 @@ def _answered(event: TokenAnswered, _container: Container) -> OrderOutcome:
         return OrderOutcome("granted", sentence, reason=word)
     if isinstance(answer, Denied):
         return OrderOutcome("denied", sentence, HTTPStatus.CONFLICT, word, round(answer.retry_after_s, 3))
-    return OrderOutcome("unknown", sentence, unknown_replies.status(answer), word)
+    return OrderOutcome("unknown", sentence, replies.status_of(answer), word)
 
 
 _DECIDED: Final[Mapping[type[Event], Callable[[Any, Container], OrderOutcome]]] = {

@@ -28,8 +28,10 @@ FETCH_SITE: Final = "Sec-Fetch-Site"
 PAGE_FILES: Final = frozenset({"/", "/page", "/page.css", "/page.js"})
 """Contain no data: any site may have a link to them."""
 
-PAGE_DATA: Final = frozenset({"/page/state", "/page/hold"})
-ORDERS: Final = frozenset({"/hold", "/page/hold", "/cull", "/revive"})
+PAGE_DATA: Final = frozenset({"/why", "/fleet", "/events", "/hold"})
+"""What the script of the page asks for."""
+
+ORDERS: Final = frozenset({"/hold", "/cull", "/revive"})
 LOCAL_TOKEN: Final = "Authorization: orders over TCP take Bearer and the token in the file of ARBITER_TOKEN_FILE"  # noqa: S105 - a sentence
 REMOTE_TOKEN: Final = "Authorization: takes Bearer and the token"  # noqa: S105 - a sentence
 _CREDENTIALS: Final = struct.Struct("3i")

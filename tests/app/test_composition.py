@@ -30,7 +30,6 @@ FAILURES: Final = {
     "LocalServer(page).": "page",
     "Membership.": "beat",
     "Messenger.": "message",
-    "PageState.": "page",
     "PublicServer(public).": "listener",
     "Scraper.": "listener",
 }
@@ -90,7 +89,7 @@ async def test_every_part_goes_by_the_clock_that_it_is_made_for(facts: Facts) ->
     assert {key for key, values in clocks.items() if values == {"monotonic"}} == clocks.keys() - BY_BOOT_TIME
     assert {key for key, values in walls.items() if values != {"time"}} == set()
     owners = {key.partition(".")[0] for key in walls}
-    assert owners >= {"AdminApi", "Controller", "Ledger", "Messenger", "WhySources"}
+    assert owners >= {"FleetApi", "HoldsApi", "Controller", "Ledger", "Messenger", "WhySources"}
 
 
 async def test_shared_budget_goes_by_the_same_clocks() -> None:
@@ -106,7 +105,7 @@ async def test_a_failure_is_counted_where_it_happened(facts: Facts) -> None:
 
 
 async def test_advice_to_a_person_is_a_warning_in_the_log(facts: Facts) -> None:
-    given = ("Actuator.on_missing", "Datagrams.on_advice", "AdminApi.log", "OverridesApi.log")
+    given = ("Actuator.on_missing", "Datagrams.on_advice", "HoldsApi.log", "OverridesApi.log")
     assert {key: [*facts[key]] for key in given} == {key: ["Logger.warning"] for key in given}
 
 
@@ -167,7 +166,7 @@ async def test_app_that_does_not_listen_is_a_metric_and_a_warning(
 
 
 PUBLIC: Final = ("/health", "/health/haproxy", "/health/nomad", "/metrics", "/why")
-PAGE: Final = ("/why", "/fleet", "/events", "/page/state")
+PAGE: Final = ("/why", "/fleet", "/events")
 
 
 @pytest.mark.parametrize(
@@ -181,8 +180,8 @@ PAGE: Final = ("/why", "/fleet", "/events", "/page/state")
         ("page", ["POST /errors", "POST /cull"], TOKEN, 404),
         ("local", ["GET /why", "GET /fleet", "GET /verdict"], {}, 200),
         ("local", ["GET /why"], BROWSER, 403),
-        ("local", ["GET /page/state"], OWN_PAGE, 200),
-        ("local", ["GET /page/state"], {"Host": "rebound.example"}, 403),
+        ("local", ["GET /fleet"], OWN_PAGE, 200),
+        ("local", ["GET /fleet"], {"Host": "rebound.example"}, 403),
         ("local", ["POST /cull", "POST /revive", "POST /hold"], {}, 401),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

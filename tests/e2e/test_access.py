@@ -119,7 +119,7 @@ def test_secrets_appear_in_no_answer_log_or_command(
     )
     texts: list[str] = []
     for headers in (BEARER, WRONG, {}):
-        for path in ("/fleet", "/why", "/events", "/verdict", "/page/state", "/", "/page", "/nowhere?x=1"):
+        for path in ("/fleet", "/why", "/events", "/verdict", "/", "/page", "/nowhere?x=1"):
             texts += [
                 _text(one.request(listener, "GET", path, headers=headers)) for listener in ("local", "public", "page")
             ]

@@ -19,7 +19,7 @@ RIGHT = "Authorization: Bearer right"
 WRONG = "Authorization: Bearer wrong"
 NEVER = "Authorization: Bearer unreadable"
 OWN_ORIGIN = "Origin: http://localhost"
-PATHS = ("/", "/page", "/page.css", "/page.js", "/page/state", "/page/hold", "/hold", "/cull", "/errors", "/why")
+PATHS = ("/", "/page", "/page.css", "/page.js", "/fleet", "/hold", "/cull", "/errors", "/why")
 
 Routes = web.Routes
 
@@ -77,7 +77,7 @@ async def test_program_on_this_machine_is_served(header: str) -> None:
     assert await _status(post("/errors", b"", header)) == ["200"]
 
 
-@pytest.mark.parametrize("path", ["/page/state", "/page/hold"])
+@pytest.mark.parametrize("path", ["/fleet", "/hold"])
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -118,12 +118,11 @@ async def test_files_of_the_page_are_for_links_of_any_site(path: str, is_remote:
         ("/hold", [WRONG], 401, 401),
         ("/hold", [RIGHT], 200, 200),
         ("/hold", [NEVER], 503, 503),
-        ("/page/hold", [], 401, 401),
         ("/cull", [], 401, 401),
         ("/errors", [], 200, 401),
         ("/why", [], 200, 401),
         ("/why", [RIGHT], 200, 200),
-        ("/page/state", [], 200, 401),
+        ("/fleet", [], 200, 401),
         ("/nowhere", [RIGHT], 404, 404),
     ],
 )

@@ -64,13 +64,6 @@ def runbook(word: str) -> str:
     return row.runbook if row else MESSAGE_RUNBOOKS.get(word, "")
 
 
-def banner(word: str, until: str) -> str:
-    """What the page says if claims get this refusal; ``until``: ``22:15 UTC``, empty if that is over."""
-    at = f" at {until}" if until else " soon"
-    template = REFUSALS[word].banner if word in REFUSALS else ""
-    return template.replace("{at}", at).replace("{until}", f" until {until}" if until else "")
-
-
 def _denied(value: Denied) -> str:
     sentence, row = value.reason, _row(value)
     if row is not None:

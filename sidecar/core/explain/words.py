@@ -1,4 +1,4 @@
-"""The table of words: for each why there is no token, the sentence, the remedy, the runbook and the page's banner.
+"""The table of words: for each why there is no token, the sentence, the remedy and the runbook.
 
 Answers to claims, the log, metrics and JSON use the same words. Every word that the rules of the fleet or the store can
 answer has one row here, and no row is unused.
@@ -23,9 +23,6 @@ class Explanation(NamedTuple):
     runbook: str
     """A heading in ``deploy/runbooks.md``."""
 
-    banner: str = ""
-    """What the page says about all suspects; ``{until}`` is `` until 22:15 UTC``, ``{at}`` `` at 22:15 UTC``."""
-
 
 REFUSALS: Final[Mapping[str, Explanation]] = MappingProxyType(
     {
@@ -36,19 +33,16 @@ REFUSALS: Final[Mapping[str, Explanation]] = MappingProxyType(
             "two containers run under this instance name: neither may be culled or retired until one is renamed",
             "one of the two containers gets another ARBITER_INSTANCE; the sidecar asks again {wait}",
             "duplicate",
-            "Two containers run under one instance name, and neither may be culled.",
         ),
         "data_loss": Explanation(
             "Redis lost its record of earlier culls, no container is culled for {wait}",
             "culls are allowed again {wait}, when the culls that Redis forgot no longer count",
             "memory",
-            "Redis lost its record of earlier culls, and no container is culled{until}.",
         ),
         "newborn": Explanation(
             "Redis has not heard from the whole fleet yet, no container is culled for {wait}",
             "Redis has heard from the whole fleet {wait}",
             "memory",
-            "Redis has not heard from the whole fleet yet, and no container is culled{until}.",
         ),
         "old_errors": Explanation(
             "its last error is old, it claims no token until it has another one",
@@ -59,49 +53,41 @@ REFUSALS: Final[Mapping[str, Explanation]] = MappingProxyType(
             "the outcome of the last cull for this cause is not known yet, the next cull waits for it",
             "the replacement of the last cull for this cause stays up or fails too; the sidecar asks again {wait}",
             "trial",
-            "The fleet tries one cull, and waits to see whether it helps.",
         ),
         "paused": Explanation(
             "culls for this cause are paused for {wait}: the last one has not helped",
             "the pause ends {wait}; or an engineer finds what is wrong, then health-arbiter release",
             "paused",
-            "Culls for it are paused{until}, because the last one did not help.",
         ),
         "causes": Explanation(
             "culls for two other causes are being tried, this cause waits for the outcome of one of them",
             "the outcome of a cull for one of the two other causes is known; the sidecar asks again {wait}",
             "trial",
-            "Culls for two other causes are tried first.",
         ),
         "floor": Explanation(
             "too few of the {alive} containers would stay in service",
             "replacements of culled containers come into service; the sidecar asks again {wait}",
             "floor",
-            "None is culled now, because too few containers would stay in service.",
         ),
         "last": Explanation(
             "this is the last container in service",
             "another container of the service comes into service; the sidecar asks again {wait}",
             "floor",
-            "It is not culled, because it is the last container in service.",
         ),
         "spacing": Explanation(
             "the last cull was too recent, the next one is allowed in {wait}",
             "the next cull of the service is allowed {wait}",
             "budget",
-            "The next cull is allowed{at}.",
         ),
         "window": Explanation(
             "all {capacity} tokens of the window are in use, the next comes back in {wait}",
             "the next token comes back {wait}",
             "budget",
-            "All tokens are in use, and the next comes back{at}.",
         ),
         "refund_max": Explanation(
             "the window allows no more culls, refunded ones included, the next one is allowed in {wait}",
             "the next cull of the service is allowed {wait}",
             "budget",
-            "The window allows no more culls, and the next is allowed{at}.",
         ),
         "culls": Explanation(
             "culls come before retirements: {suspect} of {alive} containers are suspect",
@@ -192,7 +178,6 @@ OTHER_PROCESS: Final = Explanation(
     "Redis was restarted or failed over, no container is culled for {wait}",
     "all sidecars have told this Redis which containers are down, so that lost culls show, {wait}",
     "memory",
-    "Redis was restarted or failed over, and no container is culled{until}.",
 )
 """For ``newborn``, if the store is another process than before."""
 

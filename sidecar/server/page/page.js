@@ -1,4 +1,4 @@
-// The status page: shows the state that it asks for every two seconds. Data never becomes markup, only text.
+// The status page: lays out /why, /fleet and /events, which it asks for every two seconds. Data never becomes markup, only text.
 // Without a query it is about the service; ?container=NAME is about one container.
 "use strict";
 
@@ -12,6 +12,9 @@ const MOST_TOKENS = 50;
 const MOST_ROWS = 50;
 const MOST_EVIDENCE = 4000;
 const MOST_LISTED = 2000;
+const MOST_EVENTS = 200;
+const ENOUGH_EVENTS = 50;
+const MOST_DEPARTED = 20;
 const NAMES = new Intl.Collator("en", { numeric: true });
 const NAMED = new URLSearchParams(location.search).get("container");
 const URGENT = ["suspect", "draining", "down", "silent", "starting", "stopping", "retiring", "up"];
@@ -20,8 +23,9 @@ const COLORS = {
   warn: ["suspect", "denied", "granted", "hold", "would_cull", "unclear"],
   good: ["recovered", "replaced", "helped", "release", "revived", "restarted", "acted", "redis_back", "would_recover"],
 };
-// The values of a row, in the order in which the sidecar sends them.
-const FIELDS = ["instance", "state", "cause", "since", "errors", "limit", "weight", "version", "incarnation", "born", "duplicate", "node", "app_version"];
+// What a sidecar describes of its container, if it does.
+const NOT_DESCRIBED = { errors: null, limit: null, weight: null, version: "", incarnation: "", born: 0, node: "", app_version: "" };
+const CULLED = ["suspect", "draining", "down"];
 const COLUMNS = [
   ["Container", "instance", (one) => one.instance],
   ["State", "state", (one) => URGENT.indexOf(one.state)],
@@ -36,6 +40,9 @@ const COLUMNS = [
 const UNPRINTABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 let last = {};
+let listed = null; // the last answer of /fleet that came from the store
+let known = []; // the newest entries of the ledger
+let isLedgerRead = false;
 let rows = [];
 let sorting = { column: 1, isReversed: false };
 let shownRows = MOST_ROWS;
@@ -151,11 +158,17 @@ function showBanner(banner) {
   showTitle();
 }
 
-// What the app said last, if it is this container that is in trouble: the first clue to what is to be repaired.
+// The first clue to what is to be repaired: what the app said last if it is this container that is in trouble.
 function showClue(why) {
-  const isTroubled = NAMED === null && ["suspect", "draining", "down"].includes(why.state);
-  const sample = isTroubled ? why.samples?.find((one) => one.message) : undefined;
+  const sample = NAMED === null && CULLED.includes(why.state) ? why.samples.find((one) => one.message) : undefined;
   setText("banner-clue", sample ? `${why.instance}: ${sample.message}` : "", 200);
+}
+
+// Why the newest claim of a suspect was refused.
+function showRefusal() {
+  const since = new Map(rows.filter((one) => one.state === "suspect").map((one) => [one.instance, (one.since ?? now() - 3600) - 10]));
+  const denied = NAMED === null && last.events?.findLast((event) => event.what === "denied" && event.at >= since.get(event.instance));
+  setText("banner-refusal", denied ? `${denied.instance} was refused a token at ${clock(denied.at)} UTC: ${denied.detail}` : "", 300);
 }
 
 function showTitle() {
@@ -393,13 +406,13 @@ function containerRow(one) {
   return row;
 }
 
-function gatherContainers(parts) {
-  if (!("containers" in parts) && !("fleet" in parts)) return;
-  rows = (last.containers ?? []).map((values) => Object.fromEntries(FIELDS.map((name, at) => [name, values[at] ?? null])));
+function showRows(containers) {
+  rows = containers;
   if (NAMED === null) {
     showTiles();
     showWeights();
     showContainers();
+    showRefusal();
   } else if (NAMED !== last.why?.instance) showOther();
   showTitle();
 }
@@ -472,6 +485,7 @@ function color({ what }) {
 }
 
 function showEvents(events) {
+  showRefusal();
   const focusedEvent = document.activeElement?.dataset?.event;
   // Read here: the "toggle" event comes later, and a list drawn before it would close what was just opened.
   const opened = new Set([...byId("events").querySelectorAll("details[open] summary")].map((one) => one.dataset.event));
@@ -514,7 +528,7 @@ function evidence(key, lines, opened) {
 }
 
 function showSamples(why) {
-  const samples = why.samples ?? [];
+  const { samples } = why;
   byId("samples-part").hidden = !samples.length && !why.capture;
   fill("samples", samples.map((sample) => {
     const item = make("li", `${sample.count} \u00d7 ${sample.kind}, last at ${clock(sample.last)} UTC`);
@@ -530,14 +544,8 @@ function showStored(stored) {
   setText("events-title", isWhole ? "Events (UTC)" : "Events (UTC) that were known, and those of this container: the store does not answer");
 }
 
-function showListeners(listeners) {
-  setText("listeners", `This sidecar also listens elsewhere: health (/health), reasons (/why) and metrics (/metrics) at ${listeners.public}; `
-    + `agent-check at ${listeners.agent}; reports and commands at ${listeners.local}.`);
-}
-
 const SHOWN = [["why", showState], ["banner", showBanner], ["store", showKnown], ["known_at", showKnown], ["holds", showHolds],
-  ["budget", showBudget], ["fleet", showFleet], ["events", showEvents],
-  ["stored", showStored], ["listeners", showListeners]];
+  ["budget", showBudget], ["fleet", showFleet], ["events", showEvents], ["stored", showStored], ["containers", showRows]];
 
 // The parts that differ from those shown: what is drawn again loses the focus and the place where it was scrolled to.
 function changed(parts) {
@@ -554,7 +562,7 @@ function show(parts) {
   if ("now" in parts) skew_s = parts.now - Date.now() / 1000; // two polls may get one answer
   byId("board").hidden = false;
   for (const [name, shown] of SHOWN) if (name in parts) shown(parts[name]);
-  gatherContainers(parts);
+  if ("fleet" in parts && !("containers" in parts) && NAMED === null) showTiles();
 }
 
 // -- polling ----------------------------------------------------------------------------------------------------
@@ -570,16 +578,91 @@ function live(word, className = "") {
   setText("live", word);
 }
 
+// Instants that are known by an age only are rounded, because they would differ at every answer.
+function steady(at) {
+  return 10 * Math.round(at / 10);
+}
+
+// The parts of the page. While the store is away, the fleet is what was known last.
+function layOut({ at, ...why }, fleet, { events, stored }) {
+  const isAway = "error" in fleet && fleet.error !== "alone";
+  if (!("error" in fleet)) listed = fleet;
+  const shown = (isAway && listed) || fleet;
+  const heardAt = fleet.fleet_age_s === null ? null : at - fleet.fleet_age_s;
+  const own = fleet.members.find((member) => member.instance === why.instance);
+  const members = shown.members.map((member) => (member.instance === why.instance ? own : member));
+  return {
+    now: at,
+    why,
+    banner: fleet.banner,
+    store: "error" in fleet ? { error: fleet.error, sentence: fleet.sentence } : null,
+    known_at: isAway ? listed?.at ?? heardAt : null,
+    holds: holdsOf(shown, fleet.local_hold, at),
+    budget: shown.used === null || shown.capacity === null ? null
+      : { used: shown.used, capacity: shown.capacity, bound: shown.bound, window_s: shown.budget_window, back_at: shown.grants.map((taken) => taken + shown.budget_window) },
+    fleet: fleetOf(shown),
+    events: eventsOf(events, stored),
+    stored,
+    containers: members.map(({ kind, about, state, ...rest }) => ({ ...NOT_DESCRIBED, ...about, ...rest, state, cause: CULLED.includes(state) ? kind : "" })),
+  };
+}
+
+function holdsOf({ holds, fleet, at: heardAt }, local, at) {
+  const isLocal = (hold) => local && hold.until === local.until && hold.instance === local.instance;
+  const stored = holds.length || !fleet?.hold ? holds : [fleet.hold];
+  const shared = stored.filter((hold) => hold.until > at && !isLocal(hold)).map((hold) => ({ ...hold, here_only: false }));
+  return local ? [...shared, { ...local, here_only: true }] : shared;
+}
+
+function fleetOf({ fleet, departed, at }) {
+  if (!fleet) return null;
+  const trials = fleet.trials.map(({ paused_s, ...trial }) => ({ ...trial, paused_until: paused_s > 0 ? steady(at + paused_s) : null }));
+  const gone = departed.slice(0, MOST_DEPARTED).map((one) => ({ instance: one.instance, at: steady(at - one.age_s) }));
+  return { ...fleet, trials, departed: gone, departed_count: departed.length };
+}
+
+// Without an answer of the store: what was known, and what this sidecar itself has noted since.
+function eventsOf(events, stored) {
+  if (stored) return known;
+  const since = known.at(-1)?.at ?? 0;
+  return [...known, ...events.filter((event) => event.at > since)].slice(-MOST_EVENTS);
+}
+
+async function ask(path) {
+  const response = await fetch(path, { headers: headers(), cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+  const value = read(await response.text());
+  if (response.status === 401) throw new TokenNeeded();
+  if (!response.ok && !("fleet" in value)) throw new Error(value.error);
+  return value;
+}
+
+class TokenNeeded extends Error {}
+
+// Reads the ledger on and on; at first as far back as it takes to have enough entries to show.
+async function readEvents() {
+  let page;
+  for (const since of isLedgerRead ? ["168h"] : ["1h", "24h", "168h"]) {
+    if (!isLedgerRead) known = [];
+    do {
+      page = await ask(`events?since=${since}&after=${known.at(-1)?.id ?? ""}`);
+      if (!page.stored) return page;
+      known = [...known, ...page.events].slice(-MOST_EVENTS);
+    } while (page.events.length);
+    if (known.length >= ENOUGH_EVENTS) break;
+  }
+  isLedgerRead = true;
+  return page;
+}
+
 // Returns whether to go on: not before a token is entered, if one is needed.
 async function poll() {
-  const response = await fetch("page/state", { headers: headers(), cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
-  if (response.status === 401) {
+  try {
+    show(changed(layOut(...await Promise.all([ask("why"), ask("fleet"), readEvents()]))));
+  } catch (error) {
+    if (!(error instanceof TokenNeeded)) throw error;
     askForToken();
     return false;
   }
-  const state = read(await response.text());
-  if (!response.ok) throw new Error(state.error);
-  show(changed(state));
   failures = 0;
   live(`live, ${clock(now())} UTC`, "fresh");
   return true;
@@ -619,7 +702,7 @@ function askForToken(isForOrder = false) {
 
 async function order(method, path, value) {
   setText("order-text", "");
-  const given = { ...headers(), "X-Arbiter-CSRF": last.csrf ?? "" };
+  const given = headers();
   const options = { method, headers: given, cache: "no-store" };
   if (value) {
     options.body = JSON.stringify(value);
@@ -644,14 +727,14 @@ function release(hold) {
   const query = new URLSearchParams(hold.instance ? { scope: "instance", instance: hold.instance } : { scope: "service" });
   const author = localStorage.getItem(AUTHOR);
   if (author) query.set("author", author);
-  order("DELETE", `page/hold?${query}`);
+  order("DELETE", `hold?${query}`);
 }
 
 function hold() {
   const author = byId("hold-author").value;
   const scope = byId("hold-scope").value;
   localStorage.setItem(AUTHOR, author);
-  order("POST", "page/hold", { for: byId("hold-for").value, scope, author, reason: byId("hold-reason").value,
+  order("POST", "hold", { for: byId("hold-for").value, scope, author, reason: byId("hold-reason").value,
     ...(scope === "instance" ? { instance: NAMED ?? last.why.instance } : {}) });
   byId("hold-reason").value = "";
 }

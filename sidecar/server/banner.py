@@ -1,4 +1,4 @@
-"""The first line of the page: what is wrong with the service, in one sentence, and what to do.
+"""The first line about a service, on the page and in ``/fleet``: what is wrong, in one sentence, and what to do.
 
 The rules stand in the order of urgency, and the first that applies writes the banner. A sentence has instants and no
 durations, so that it stays the same while nothing happens.
@@ -7,16 +7,15 @@ durations, so that it stays the same while nothing happens.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.common_trait import CommonTrait, Traits, common_trait
-from sidecar.core.types import Entry, Hold, State
-from sidecar.server.page.containers import ROUNDED_S, ContainerFacts
-from sidecar.server.unknown_replies import ALONE
+from sidecar.core.types import Hold, State
+from sidecar.server.replies import ALONE
 
 OK: Final = "ok"
 INFO: Final = "info"
@@ -26,13 +25,10 @@ CRITICAL: Final = "critical"
 NOT_REPLACED_S: Final = 480
 """As the alert ArbiterNotReplaced."""
 
-RECENT_S: Final = 3600
-"""A refusal of a suspect of unknown age is not older."""
-
 OUTAGE: Final = 0.2
 """From this part of suspects on the service is in an outage, as for the alert ArbiterSuspectsWithoutToken."""
 
-URGENT: Final = ("paused", "window", "refund_max")
+URGENT: Final = ("paused", "window")
 """Refusals that a person should know of at once, whatever the number of suspects."""
 
 MOST_NAMES: Final = 3
@@ -48,34 +44,49 @@ class Banner(NamedTuple):
     command: str = ""
     anchor: str = ""
 
+    def as_json(self, runbooks: str) -> dict[str, str]:
+        """The banner as JSON values, with a link if ``runbooks``, the address of the runbooks, is not empty."""
+        fields = {name: getattr(self, name) for name in ("level", "sentence", "action", "command")}
+        return {**fields, "runbook": f"{runbooks}#{self.anchor}" if runbooks and self.anchor else ""}
+
+
+class ContainerRow(NamedTuple):
+    """One container; what is not known is None or ``""``."""
+
+    instance: str
+    state: str
+    """A word of ``State``, or ``silent``."""
+    cause: str = ""
+    """The kind of most of its errors when it is suspect or down."""
+    since: int | None = None
+    """Unix seconds."""
+    errors: int | None = None
+    weight: int | None = None
+    duplicate: bool = False
+    node: str = ""
+    app_version: str = ""
+
 
 class Situation(NamedTuple):
     """What the rules read; instants are Unix seconds."""
 
     fleet: Fleet | None
-    rows: Sequence[ContainerFacts]
+    rows: Sequence[ContainerRow]
     holds: Sequence[Hold]
-    budget: dict[str, Any] | None
-    """As JSON values."""
-
+    tokens: Mapping[str, Any]
+    """As in ``/fleet``."""
     unknown: Unknown | None
     """The error of the store."""
-
     away_since: float | None
     """Since when there is no answer of the store."""
-
     alone: str
     """What it means that there is no shared store; empty if there is one."""
-
     is_shadow: bool
     now: float
     store: str = ""
     """The address of the store without passwords."""
 
-    denials: Sequence[Entry] = ()
-    """The refusals in the ledger, the newest last."""
-
-    def of_state(self, *states: str) -> list[ContainerFacts]:
+    def of_state(self, *states: str) -> list[ContainerRow]:
         """The containers in one of these states."""
         return [row for row in self.rows if row.state in states]
 
@@ -88,21 +99,15 @@ class Situation(NamedTuple):
             [Traits(row.app_version, row.node) for row in healthy],
         )
 
-    def is_outage(self, suspects: Sequence[ContainerFacts]) -> bool:
+    def is_outage(self, suspects: Sequence[ContainerRow]) -> bool:
         """Whether so many suspects are an incident of the service."""
         return len(suspects) > 1 and len(suspects) >= OUTAGE * len(self.rows)
 
-    def cause_of(self, suspects: Sequence[ContainerFacts]) -> str:
+    def cause_of(self, suspects: Sequence[ContainerRow]) -> str:
         """The cause that most or all of them share, empty if there is none."""
         if len({row.cause for row in suspects}) == 1:
             return name(suspects[0].cause)
         return name(self.fleet.cause) if self.fleet is not None else ""
-
-    def refusal(self, suspects: Sequence[ContainerFacts]) -> Entry | None:
-        """The newest refusal of a claim of one of these suspects, since it is suspect."""
-        since = {row.instance: (row.since or self.now - RECENT_S) - ROUNDED_S for row in suspects}
-        ours = (entry for entry in reversed(self.denials) if entry.at >= since.get(entry.instance, entry.at + 1))
-        return next(ours, None)
 
 
 def banner(seen: Situation) -> Banner:
@@ -194,19 +199,18 @@ def _suspects(seen: Situation) -> Banner | None:
     )
 
 
-def _refused(seen: Situation, suspects: Sequence[ContainerFacts]) -> tuple[str, str]:
-    """The word for why the suspects are not culled, and its sentence: of the ledger, else of budget and trials."""
-    if (denied := seen.refusal(suspects)) is not None:
-        until = denied.at + (denied.seconds or 0)
-        return denied.reason, reasons.banner(denied.reason, clock(until) if until > seen.now else "")
-    budget, causes = seen.budget, {row.cause for row in suspects}
+def _refused(seen: Situation, suspects: Sequence[ContainerRow]) -> tuple[str, str]:
+    """The word for why no suspect gets a token, and its sentence, as far as trials and tokens tell it."""
+    causes, tokens = {row.cause for row in suspects}, seen.tokens
     trials = [trial for trial in (seen.fleet.trials if seen.fleet else ()) if trial.cause in causes]
     if any(trial.paused_s > 0 for trial in trials):
-        return "paused", reasons.banner("paused", "")
-    if budget and budget["used"] >= budget["capacity"]:
-        return "window", reasons.banner("window", clock(budget["back_at"][0]) if budget["back_at"] else "")
-    word = "trial" if any(trial.out for trial in trials) else ""
-    return word, reasons.banner(word, "")
+        return "paused", "Culls for it are paused, because the last one did not help."
+    if tokens["used"] and tokens["used"] >= tokens["capacity"]:
+        back = f"at {clock(tokens['grants'][0] + tokens['budget_window'])}" if tokens["grants"] else "soon"
+        return "window", f"All tokens are in use, and the next comes back {back}."
+    if any(trial.out for trial in trials):
+        return "trial", "The fleet tries one cull, and waits to see whether it helps."
+    return "", ""
 
 
 def _paused(seen: Situation) -> Banner | None:
@@ -303,7 +307,7 @@ _RULES: Final[tuple[Callable[[Situation], Banner | None], ...]] = (
 )
 
 
-def containers(rows: Sequence[ContainerFacts], of: int = 0) -> str:
+def containers(rows: Sequence[ContainerRow], of: int = 0) -> str:
     """``1 container (a)``, ``2 of 40 containers (a, b)``, ``All 9 containers``; at most ``MOST_NAMES`` names."""
     count = f"{len(rows)} of {of}" if of else f"{len(rows)}"
     if len(rows) == of > 1:
@@ -312,7 +316,7 @@ def containers(rows: Sequence[ContainerFacts], of: int = 0) -> str:
     return f"{count} {noun} ({names(rows)})" if len(rows) <= MOST_NAMES else f"{count} {noun}"
 
 
-def names(rows: Sequence[ContainerFacts]) -> str:
+def names(rows: Sequence[ContainerRow]) -> str:
     """The first names, and how many more."""
     return reasons.names([name(row.instance) for row in rows], MOST_NAMES)
 
@@ -327,5 +331,5 @@ def clock(at: float) -> str:
     return time.strftime("%H:%M UTC", time.gmtime(at))
 
 
-def _have(rows: Sequence[ContainerFacts]) -> str:
+def _have(rows: Sequence[ContainerRow]) -> str:
     return "has" if len(rows) == 1 else "have"

@@ -23,11 +23,9 @@ from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.fleet.view import Listing, View
 from sidecar.core.types import US_PER_S, Entry, State
 from sidecar.net import web
-from sidecar.server import long_answer
-from sidecar.server.admin import AdminApi
+from sidecar.server import replies
+from sidecar.server.fleet_api import FleetApi
 from sidecar.server.ledger_api import get_events
-from sidecar.server.page import status_page
-from sidecar.server.page.page_state import PageSources, PageState
 from sidecar.store.budget import FleetBudget
 
 CROWD = 2000
@@ -75,37 +73,33 @@ def _crowd() -> MemberList:
     return MemberList(Fleet(CROWD), 0, tuple(members), departed=(("gone", 2.5),))
 
 
-async def _routes(observed: Observed) -> web.Routes:
+async def _routes() -> web.Routes:
     budget = StubBudget(time.time, "c0000")
     budget.known = _crowd()
     await budget.note([Entry("culled", time.time() + n, "a", "redis", detail="x" * 3000) for n in range(500)])
-    admin = AdminApi(
+    fleet = FleetApi(
         budget,
+        BudgetConfig(),
+        identity={"service": "app", "instance": "c0000", "mode": "enforce", "store": ""},
+        own=lambda: ABOUT,
         fleet=lambda: None,
-        identity={"service": "app", "instance": "c0000"},
-        own=ABOUT._asdict,
+        fleet_age_s=lambda: 0.0,
+        local_entries=lambda _: (),
         limit_s=60.0,
         wall=lambda: NOW_S,
-        log=lambda _: None,
-        record=lambda _: None,
     )
     events = get_events(
         budget.entries, lambda _: [], settled=partial(asyncio.sleep, 0), identity={}, wall=lambda: NOW_S, limit_s=60.0
     )
-    sources = PageSources(
-        *("c0000", lambda: ABOUT, lambda: {"at": 1.0}, budget),
-        *(lambda: None, lambda: 0.0, lambda _: ()),
-    )
-    state = PageState(BudgetConfig(), sources, limit_s=60.0, on_failure=observed.failures.append)
-    return {**admin.routes(), "/events": {"GET": events}, **status_page.routes(state, {})}
+    return {"/fleet": {"GET": fleet.get}, "/events": {"GET": events}}
 
 
-@pytest.mark.parametrize("path", ["/fleet", "/events?since=0", "/page/state"])
+@pytest.mark.parametrize("path", ["/fleet", "/events?since=0"])
 async def test_no_turn_of_the_loop_makes_most_of_an_answer(path: str) -> None:
     observed = Observed()
     parts: list[float] = []
     for _ in range(ANSWERS):
-        async with serving(await _routes(observed), observed) as listener, await RawConnection.to(listener) as wire:
+        async with serving(await _routes(), observed) as listener, await RawConnection.to(listener) as wire:
             with Turns() as turns:
                 answer = await wire.ask(get(path))
             assert (answer.status, len(answer.body) > 300_000) == (200, True)
@@ -141,9 +135,9 @@ async def test_member_list_is_read_in_many_turns() -> None:
 async def test_answer_has_the_bytes_of_a_short_one() -> None:
     rows = [{"n": number, "t": "\u00e9\ud800\u2028"} for number in range(5000)]
     fields = {"a": 1, "none": None, "rows": rows, "e": []}
-    pieces = await long_answer.written({**fields, "rows": iter(rows), "e": iter(())})
+    pieces = await replies.dump({**fields, "rows": iter(rows), "e": iter(())})
     assert b"".join(pieces) == web.json_response(fields).body
-    assert max(map(len, pieces)) < 2 * long_answer.PIECE
+    assert max(map(len, pieces)) < 2 * replies.PIECE
 
 
 @pytest.mark.parametrize("leaves", ["close", "reset"])
@@ -153,10 +147,10 @@ async def test_client_that_leaves_in_the_middle_is_no_failure(leaves: str) -> No
 
     async def large(request: web.BaseRequest) -> web.StreamResponse:
         begun.set()
-        return await long_answer.respond(request, [b"x" * 50_000] * 1000)
+        return await replies.respond(request, [b"x" * 50_000] * 1000)
 
     async def small(request: web.BaseRequest) -> web.StreamResponse:
-        return await long_answer.respond(request, [b"{}"])
+        return await replies.respond(request, [b"{}"])
 
     async with serving({"/large": {"GET": large}, "/small": {"GET": small}}, observed) as listener:
         wire = await RawConnection.to(listener)

@@ -7,13 +7,11 @@ from typing import Any, Final
 import pytest
 
 from sidecar.core.claims import CauseTrial, Fleet, Unknown
-from sidecar.core.explain import words
-from sidecar.core.types import Entry, Hold
-from sidecar.server.page.banner import Situation, banner
-from sidecar.server.page.containers import ContainerFacts
+from sidecar.core.types import Hold
+from sidecar.server.banner import ContainerRow, Situation, banner
 
 NOW: Final = 1_700_000_000.0  # 22:13:20 UTC
-WELL: Final = [ContainerFacts(f"c{at}", "up", errors=0, weight=100) for at in range(10)]
+WELL: Final = [ContainerRow(f"c{at}", "up", errors=0, weight=100) for at in range(10)]
 SICK: Final = [row._replace(state="suspect", cause="redis", errors=9) for row in WELL]
 MIXED: Final = [
     *SICK[:2],
@@ -23,15 +21,16 @@ MIXED: Final = [
 HOLD: Final = Hold("anna", "migration", NOW + 600, "")
 PAUSED: Final = CauseTrial("redis", 1, 0, 540.0, 1)
 TRIED: Final = CauseTrial("redis", 1, 1, 0.0, 0)
-FULL: Final = {"used": 10, "capacity": 10, "back_at": [NOW + 120]}
+TOKENS: Final = {"used": 0, "capacity": 10, "grants": (), "budget_window": 600.0}
+FULL: Final = {**TOKENS, "used": 10, "grants": (NOW - 480,)}
 
 
-def _down(age_s: float) -> list[ContainerFacts]:
-    return [ContainerFacts("d", "down", "redis", since=int(NOW - age_s)), *WELL]
+def _down(age_s: float) -> list[ContainerRow]:
+    return [ContainerRow("d", "down", "redis", since=int(NOW - age_s)), *WELL]
 
 
 def _seen(**fields: Any) -> Situation:
-    rest = {"fleet": Fleet(10), "rows": WELL, "holds": [], "budget": None, "unknown": None, "away_since": None}
+    rest = {"fleet": Fleet(10), "rows": WELL, "holds": [], "tokens": TOKENS, "unknown": None, "away_since": None}
     return Situation(**{**rest, "alone": "", "is_shadow": False, "now": NOW, **fields})
 
 
@@ -92,7 +91,7 @@ CASES: Final = {
         "health-arbiter events --since 1h",
     ),
     "no tokens": (
-        {"rows": [*SICK[:1], *WELL[1:]], "budget": FULL},
+        {"rows": [*SICK[:1], *WELL[1:]], "tokens": FULL},
         "critical",
         (
             "1 of 10 containers (c0) has too many errors because of redis. All tokens are in use, and the next comes"
@@ -112,7 +111,7 @@ CASES: Final = {
         "Culls for redis are paused, because the last one did not help. 3 containers are suspect.",
         "health-arbiter events --since 1h",
     ),
-    "no tokens, nobody asks": ({"budget": FULL}, "ok", "All is well: 10 containers, none suspect, none down.", ""),
+    "no tokens, nobody asks": ({"tokens": FULL}, "ok", "All is well: 10 containers, none suspect, none down.", ""),
     "slow outage": (
         {"rows": [row._replace(errors=2, weight=80) for row in WELL]},
         "warning",
@@ -197,44 +196,8 @@ CASES: Final = {
 }
 
 
-def _denied(reason: str, instance: str = "c3", ago_s: float = 30.0) -> Entry:
-    return Entry("denied", NOW - ago_s, instance, "redis", reason, seconds=150.0)
-
-
 OUTAGE: Final = {"rows": [*MIXED, *WELL[4:]], "fleet": Fleet(10, 4, cause="redis", trials=(TRIED,))}
 BEGINNING: Final = "4 of 10 containers have too many errors since 22:08 UTC, most because of redis."
-REFUSALS: Final = {
-    "data_loss": "Redis lost its record of earlier culls, and no container is culled until 22:15 UTC.",
-    "newborn": "Redis has not heard from the whole fleet yet, and no container is culled until 22:15 UTC.",
-    "duplicate": "Two containers run under one instance name, and neither may be culled.",
-    "floor": "None is culled now, because too few containers would stay in service.",
-    "last": "It is not culled, because it is the last container in service.",
-    "window": "All tokens are in use, and the next comes back at 22:15 UTC.",
-    "trial": "The fleet tries one cull, and waits to see whether it helps.",
-}
-TRIAL: Final = REFUSALS["trial"]
-
-
-@pytest.mark.parametrize(
-    ("denials", "rest"),
-    [
-        *(([_denied("spacing"), _denied(word)], sentence) for word, sentence in REFUSALS.items()),
-        ([_denied("window", "c2", 200.0)], "All tokens are in use, and the next comes back soon."),
-        ([_denied("data_loss"), _denied("floor", "c9")], REFUSALS["data_loss"]),
-        ([_denied("data_loss", ago_s=600.0)], TRIAL),
-        ([_denied("hold")], ""),
-        ([], TRIAL),
-    ],
-    ids=[*REFUSALS, "the wait is over", "of one that is well", "of an earlier incident", "nothing to add", "none"],
-)
-def test_refusal_of_the_suspects_has_its_sentence(denials: list[Entry], rest: str) -> None:
-    made = banner(_seen(**OUTAGE, denials=denials))
-    assert made.sentence == f"{BEGINNING} {rest}".rstrip()
-
-
-def test_every_refusal_of_a_claim_has_a_sentence_on_the_page() -> None:
-    own_rule_or_leases = {"hold", "old_errors", "culls", "slots"}
-    assert {word for word, row in words.REFUSALS.items() if not row.banner} == own_rule_or_leases
 
 
 def test_trial_of_another_cause_is_not_that_of_the_suspects() -> None:

@@ -1,0 +1,222 @@
+"""``GET /fleet`` at the local listener: the fleet member by member, and in one sentence what is wrong and what to do.
+
+An answer waits for the shared store, at most ``limit_s``. Requests that come while one is made share the next one: the
+fleet is read once for all viewers of the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from sidecar.config import syntax
+from sidecar.config.settings import SHADOW
+from sidecar.core.claims import Fleet, Presence, Unknown
+from sidecar.core.fleet import common_trait
+from sidecar.core.fleet.fleet_settings import Share
+from sidecar.core.fleet.members import About, Member, MemberList, fleet_json, hold_json, members_json, presence_word
+from sidecar.core.types import Entry, State
+from sidecar.net import web
+from sidecar.server import replies
+from sidecar.server.banner import ContainerRow, Situation, banner
+from sidecar.server.replies import within
+
+if TYPE_CHECKING:
+    from sidecar.config.settings import BudgetConfig
+    from sidecar.store.budget import FleetBudget
+
+SENT_AT_ONCE: Final = 12
+"""Answers that are sent at the same time: each takes up to 1 MiB at 2,000 containers."""
+
+BLOCK: Final = 100
+"""Number of members that are read in one turn of the loop."""
+
+SILENT: Final = "silent"
+SILENT_BEATS: Final = 3
+"""As in the store: a beat strikes off the containers that were silent for this many beats."""
+
+ROUNDED_S: Final = 10
+"""Instants that are known by an age only are rounded: two clocks are compared, and would differ at every read."""
+
+_AGREES: Final = {
+    Presence.WELL: {State.UP, State.STARTING, State.RETIRING, State.STOPPING},
+    Presence.SUSPECT: {State.SUSPECT},
+    Presence.DOWN: {State.DRAINING, State.DOWN},
+}
+"""Presence in the fleet -> the states, as told by the own sidecar, that agree with it."""
+
+
+class FleetApi:
+    """Shows the fleet of ``budget``, whose settings are ``rules``.
+
+    ``identity`` (with ``instance``, ``mode`` and ``store``) is shown beside it, and ``own``: what only this sidecar
+    knows of its container. ``fleet``: the fleet as of the last beat, however old; ``fleet_age_s``: the seconds since
+    then. ``local_entries(since)``: the entries of the ledger that this sidecar has kept. ``alone``: what it means that
+    there is no shared store, or empty. ``wall``: Unix time.
+    """
+
+    def __init__(
+        self,
+        budget: FleetBudget,
+        rules: BudgetConfig,
+        *,
+        identity: Mapping[str, str],
+        own: Callable[[], About],
+        fleet: Callable[[], Fleet | None],
+        fleet_age_s: Callable[[], float],
+        local_entries: Callable[[float], Sequence[Entry]],
+        limit_s: float,
+        wall: Callable[[], float],
+        alone: str = "",
+        runbook_url: str = "",
+    ) -> None:
+        self._budget = budget
+        self._rules = rules
+        self._identity = identity
+        self._own = own
+        self._fleet = fleet
+        self._fleet_age_s = fleet_age_s
+        self._local_entries = local_entries
+        self._limit_s = limit_s
+        self._wall = wall
+        self._alone = alone
+        self._runbook_url = runbook_url
+        self._making = asyncio.Lock()
+        self._asked = 0
+        self._made_for = 0
+        """The number of the last request that had come when the answer below was begun."""
+        self._made: tuple[int, list[bytes]] = HTTPStatus.OK, []
+        self._sending = asyncio.Semaphore(SENT_AT_ONCE)
+
+    async def get(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The fleet member by member; without an answer of the store the last known summary, and a 502 or 504."""
+        self._asked += 1
+        number = self._asked
+        async with self._sending:
+            async with self._making:
+                if self._made_for < number:
+                    asked = self._asked
+                    self._made = await self._make()
+                    self._made_for = asked
+                status, pieces = self._made
+            return await replies.respond(request, pieces, status)
+
+    async def _make(self) -> tuple[int, list[bytes]]:
+        answer = await within(self._limit_s, self._budget.member_list())
+        fields = await self._document(answer, self._wall())
+        return replies.status_of(answer), await replies.dump(fields)
+
+    async def _document(self, answer: MemberList | Unknown, now: float) -> dict[str, Any]:
+        """The fields; without an answer of the store those of the last beat, and of the members only this one."""
+        listed = None if isinstance(answer, Unknown) else answer
+        fleet = self._fleet() if listed is None else listed.fleet
+        own, instance = self._own(), self._identity["instance"]
+        members = _with_own(listed.members if listed else (), instance, own)
+        rows = await self._rows(members, now)
+        tokens = self._tokens(listed, fleet, now)
+        heard = {} if listed else {"fleet_age_s": round(self._fleet_age_s(), 3) if fleet else None}
+        lists = members_json(members, listed.departed if listed else ())
+        return {
+            **self._identity,
+            "at": round(now, 3),
+            "banner": self._banner(answer, fleet, rows, tokens, now),
+            **tokens,
+            "beat_interval": self._rules.beat_interval,
+            "fleet": fleet_json(fleet) if fleet else None,
+            **heard,
+            "settings": list(listed.settings) if listed else [],
+            "common": common_trait.as_json(common_trait.of_members(members)),
+            "own": own._asdict(),
+            "local_hold": hold_json(self._budget.local_holds.in_force),
+            "holds": [hold_json(hold) for hold in listed.holds] if listed else [],
+            "departed": lists["departed"],
+            "members": _with_states(lists["members"], rows),
+            **replies.unknown_fields(answer),
+        }
+
+    async def _rows(self, members: Sequence[Member], now: float) -> list[ContainerRow]:
+        rows, silent_s = list[ContainerRow](), SILENT_BEATS * self._rules.beat_interval
+        for at in range(0, len(members), BLOCK):
+            rows += [_row(member, now, silent_s) for member in members[at : at + BLOCK]]
+            await asyncio.sleep(0)  # health answers go between the blocks
+        return rows
+
+    def _tokens(self, listed: MemberList | None, fleet: Fleet | None, now: float) -> dict[str, Any]:
+        """The budget; ``grants``: Unix seconds at which the tokens in use were taken, as far as they are known."""
+        rules, grants = self._rules, listed.grants if listed else ()
+        share = Share(*syntax.parse_share(rules.budget))
+        used: int | None = None
+        capacity = None if share.is_part else share.amount
+        if listed is not None:
+            used, capacity = listed.used, share.at_most(listed.fleet.alive + listed.fleet.down)
+        elif fleet is not None and fleet.capacity:
+            used, capacity = fleet.used, fleet.capacity
+        elif self._alone:
+            entries = self._local_entries(now - rules.budget_window)
+            grants = tuple(entry.at for entry in entries if entry.what == "granted")
+            used = len(grants)
+        return {
+            "budget": rules.budget,
+            "bound": rules.bound(capacity),
+            "budget_window": rules.budget_window,
+            "used": used,
+            "capacity": capacity,
+            "grants": grants,
+        }
+
+    def _banner(
+        self,
+        answer: MemberList | Unknown,
+        fleet: Fleet | None,
+        rows: Sequence[ContainerRow],
+        tokens: Mapping[str, Any],
+        now: float,
+    ) -> dict[str, str]:
+        local = self._budget.local_holds.in_force
+        stored = () if isinstance(answer, Unknown) else answer.holds
+        situation = Situation(
+            fleet,
+            rows,
+            [*(hold for hold in stored if hold != local), *([local] if local else [])],
+            tokens,
+            answer if isinstance(answer, Unknown) else None,
+            away_since=now - self._fleet_age_s() if fleet else None,
+            alone=self._alone,
+            is_shadow=self._identity["mode"] == SHADOW,
+            now=now,
+            store=self._identity["store"],
+        )
+        return banner(situation).as_json(self._runbook_url)
+
+
+def _with_own(members: Sequence[Member], instance: str, own: About) -> list[Member]:
+    """The members by name; of the own container with what is newer than its beat, unless another has its name."""
+    by_name = {member.instance: member for member in members}
+    known = by_name.get(instance)
+    if known is None or not known.duplicate:
+        presence = next(presence for presence, states in _AGREES.items() if own.state in states)
+        kind = known.kind if known is not None and presence is not Presence.WELL else ""
+        by_name[instance] = Member(instance, presence, kind, known.age_s if known else 0.0, own)
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _row(member: Member, now: float, silent_s: float) -> ContainerRow:
+    """The row of a member; ``now``: Unix seconds."""
+    is_down, about = member.presence is Presence.DOWN, member.about
+    heard = round((now - member.age_s) / ROUNDED_S) * ROUNDED_S
+    state, since = presence_word(member.presence), heard if is_down else None
+    if not is_down and member.age_s > silent_s:
+        state, since = SILENT, heard
+    elif about is not None and about.state in _AGREES.get(member.presence, ()):
+        state, since = about.state.value, about.since
+    row = ContainerRow(member.instance, state, member.kind, since, duplicate=member.duplicate)
+    if about is None:
+        return row
+    return row._replace(errors=about.errors, weight=about.weight, node=about.node, app_version=about.app_version)
+
+
+def _with_states(members: Iterator[dict[str, Any]], rows: Sequence[ContainerRow]) -> Iterator[dict[str, Any]]:
+    """The members with the state of their container, and since when."""
+    return ({**member, "state": row.state, "since": row.since} for member, row in zip(members, rows, strict=True))

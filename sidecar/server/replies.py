@@ -1,0 +1,90 @@
+"""The replies of the local listener that need the shared store, or that are too long for one turn of the event loop.
+
+A long document is made and sent in pieces, and health answers go between. The whole is made before the first piece is
+sent: it has the content of one moment, and says its length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+
+from aiohttp import hdrs
+
+from sidecar.core.claims import Unknown
+from sidecar.core.explain import reasons
+from sidecar.net import web
+
+T = TypeVar("T")
+
+ALONE: Final = "alone"
+"""The error word when no shared store is configured: then nothing is missing."""
+
+PIECE: Final = 32 * 1024
+"""Length of a piece: characters that take less than a millisecond to make, bytes that take much less to send."""
+
+
+async def within(limit_s: float, call: Awaitable[T | Unknown]) -> T | Unknown:
+    """The result of ``call``, or ``Unknown("timeout")`` after ``limit_s``."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await call
+    except TimeoutError:
+        return Unknown("timeout")
+
+
+def unknown_fields(answer: object) -> dict[str, str]:
+    """The error word and its sentence as JSON fields; none for a clear answer."""
+    return {"error": answer.error, "sentence": reasons.unreachable(answer)} if isinstance(answer, Unknown) else {}
+
+
+def status_of(answer: object) -> HTTPStatus:
+    """The status of a response that needs the store."""
+    if not isinstance(answer, Unknown) or answer.error == ALONE:
+        return HTTPStatus.OK
+    return HTTPStatus.GATEWAY_TIMEOUT if answer.error == "timeout" else HTTPStatus.BAD_GATEWAY
+
+
+async def dump(fields: Mapping[str, Any]) -> list[bytes]:
+    """The fields as ``web.json_response`` writes them; the rows of lists and iterators are made in pieces, too."""
+    pieces, texts, length = list[bytes](), list[str](), 0
+    for text in _texts(fields):
+        texts.append(text)
+        length += len(text)
+        if length >= PIECE:
+            pieces.append("".join(texts).encode())
+            texts, length = [], 0
+            await asyncio.sleep(0)
+    return [*pieces, "".join(texts).encode()]
+
+
+async def respond(request: web.BaseRequest, pieces: Sequence[bytes], status: int = 200) -> web.StreamResponse:
+    """Send the pieces of a JSON document as fast as the client reads. The response is over, also if the client left."""
+    response = web.StreamResponse(status=status, headers={hdrs.SERVER: web.PRODUCT, hdrs.CACHE_CONTROL: "no-store"})
+    response.content_type, response.content_length = "application/json", sum(map(len, pieces))
+    with suppress(OSError):  # the client has left, which aiohttp finds as well
+        await response.prepare(request)
+        for piece in pieces if request.method != hdrs.METH_HEAD else ():
+            await response.write(piece)
+            await asyncio.sleep(0)
+    return response
+
+
+def _texts(fields: Mapping[str, Any]) -> Iterator[str]:
+    """The document, one text for each row of a list."""
+    opening = "{"
+    for name, value in fields.items():
+        yield f"{opening}{json.dumps(name)}: "
+        opening = ", "
+        if not isinstance(value, list | Iterator):
+            yield json.dumps(value)
+            continue
+        yield "["
+        for number, row in enumerate(value):
+            yield f"{', ' if number else ''}{json.dumps(row)}"
+        yield "]"
+    yield "}\n"
