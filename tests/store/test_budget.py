@@ -14,8 +14,7 @@ from harness.server_group import START_US, Lost, ServerGroup, outcome, outcomes
 from harness.virtual_time import in_virtual_time
 from sidecar.core.claims import Denied, Fleet, Granted, Presence, Unknown
 from sidecar.core.fleet.members import Member, MemberList
-from sidecar.core.fleet.view import Edits
-from sidecar.core.types import Entry, Hold
+from sidecar.core.types import Entry
 from sidecar.store.budget import DECISION_LIMIT_S, MAX_ATTEMPTS, MAX_PAUSE_S, Counter, FleetBudget
 from sidecar.store.protocol import Over
 
@@ -244,96 +243,31 @@ async def test_newcomer_whose_first_answer_was_lost_takes_the_place() -> None:
     assert (await fleet_of(newcomer, beat("b", first=True))).down == 0
 
 
-# -- holds that the server loses ---------------------------------------------------------------------------------
-
-
-async def lose_holds(group: ServerGroup) -> None:
-    """Have the server lose the key of the holds alone."""
-    view = await group.server.content()
-    await group.server.store.commit(view.revision, Edits(holds=dict.fromkeys(view.holds)))
-
-
-@pytest.mark.parametrize("scope", ["", "a"], ids=["of the service", "of the instance"])
-@pytest.mark.parametrize("has_set_it", [True, False], ids=["that set it", "that saw it"])
-async def test_hold_that_is_lost_is_told_by_the_sidecar(scope: str, *, has_set_it: bool) -> None:
-    group = ServerGroup(terms=SAFE)
-    person, sidecar = group.sidecar(), group.sidecar()
-    await sidecar.beat(beat("a", first=True))
-    group.advance(SETTLED_S)
-    await sidecar.beat(beat("a"))
-    held = await (sidecar if has_set_it else person).hold(scope, "ann", "a deployment", 3600)
-    if not has_set_it:
-        assert (await fleet_of(sidecar, beat("a"))).hold == held
-    await lose_holds(group)
-    group.advance(10)
-    fleet = await fleet_of(sidecar, suspect("a"))
-    assert (fleet.hold, fleet.lost_hold, fleet.losses) == (None, held, 1)
-    assert (await member_list_of(sidecar)).fleet.lost_hold == held
-    assert outcome(await sidecar.claim(claim("a"))) == "data_loss", "whoever froze the culls has not allowed them again"
-    group.advance(601)
-    fleet = await fleet_of(sidecar, suspect("a"))
-    assert (fleet.lost_hold, fleet.losses) == (held, 1)
-    again = await person.hold(scope, "ann", "a deployment", 60)
-    assert (await fleet_of(sidecar, beat("a"))).lost_hold is None
-    group.advance(61)
-    fleet = await fleet_of(sidecar, beat("a"))
-    assert (isinstance(again, Hold), fleet.hold, fleet.lost_hold, fleet.losses) == (True, None, None, 1)
-
-
-@pytest.mark.parametrize("how", ["released", "over", "nobody was there for a window"])
-async def test_hold_that_ends_is_not_lost(how: str) -> None:
-    group = ServerGroup(terms=SAFE)
-    person, sidecar = group.sidecar(), group.sidecar()
-    await person.hold("", "ann", "a deployment", 60 if how == "over" else 3600)
-    await sidecar.beat(beat("a", first=True))
-    if how == "released":
-        assert await person.release("") is True
-    elif how == "over":
-        group.advance(61)
-    else:
-        await lose_holds(group)
-        group.advance(601)
-    for _ in range(70):
-        group.advance(10)
-        fleet = await fleet_of(sidecar, beat("a"))
-        assert (fleet.lost_hold, fleet.losses) == (None, 0)
-
-
 # -- two lives under one name -----------------------------------------------------------------------------------
 
 
-async def test_two_lives_under_one_name_may_neither_claim_nor_retire_until_one_is_gone() -> None:
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [({"life": "1"}, {"life": "2"}), ({"identity": "x"}, {"identity": "y"})],
+    ids=["two lives", "an app whose incarnation is the same text in every container"],
+)
+async def test_two_containers_under_one_name_may_neither_claim_nor_retire_until_one_is_gone(
+    one: dict[str, str], two: dict[str, str]
+) -> None:
     group = ServerGroup()
-    one, two, other = group.sidecar(), group.sidecar(), group.sidecar()
-    for _ in range(2):
-        await one.beat(suspect("a", life="1"))
-        await two.beat(suspect("a", life="2"))
-    assert (await fleet_of(one, suspect("a", life="1"))).duplicate
-    assert (await fleet_of(two, suspect("a", life="2"))).duplicate
-    answers = [await one.claim(claim("a")), await two.claim(claim("a", life="2")), await two.retire(lease("a"))]
-    assert outcomes(answers) == {"duplicate": 3}
+    budgets, other = [(group.sidecar(), key) for key in (one, two)], group.sidecar()
+    for _ in range(3):
+        fleets = [await fleet_of(budget, suspect("a", **key)) for budget, key in budgets]
+    assert [fleet.duplicate for fleet in fleets] == [True, True]
+    answers = [await budget.claim(claim("a", **key)) for budget, key in budgets]
+    assert outcomes([*answers, await budgets[1][0].retire(lease("a"))]) == {"duplicate": 3}
     assert [(member.instance, member.duplicate) for member in (await member_list_of(other)).members] == [("a", True)]
-    assert [(await member_list_of(budget)).fleet.duplicate for budget in (one, two, other)] == [True, True, False]
+    lists = [await member_list_of(budget) for budget in (budgets[0][0], budgets[1][0], other)]
+    assert [listed.fleet.duplicate for listed in lists] == [True, True, False]
     group.advance(31)
-    assert not (await fleet_of(two, suspect("a", life="2"))).duplicate
-    assert outcome(await two.claim(claim("a", life="2"))) == "granted"
-
-
-async def test_containers_with_one_name_and_one_incarnation_are_two_and_none_of_them_is_culled() -> None:
-    """An app may report any text as its incarnation, the same in every container."""
-    group = ServerGroup(capacity="4")
-    pairs = {(name, at): group.sidecar() for name in "abcd" for at in "xy"}
-    for _ in range(2):
-        for (name, at), budget in pairs.items():
-            await budget.beat(suspect(name, identity=at))
-    answers = [await budget.claim(claim(name, identity=at)) for (name, at), budget in pairs.items()]
-    assert outcomes(answers) == {"duplicate": 8}
-    group.advance(31)
-    left = {name: pairs[name, "y"] for name in "abcd"}  # one of each pair is gone
-    for name, budget in left.items():
-        assert not (await fleet_of(budget, suspect(name, identity="y"))).duplicate
-    answers = [await budget.claim(claim(name, identity="y")) for name, budget in left.items()]
-    assert outcomes(answers) == {"granted": 4}
+    left = budgets[1][0]
+    assert not (await fleet_of(left, suspect("a", **two))).duplicate
+    assert outcome(await left.claim(claim("a", **two))) == "granted"
 
 
 async def test_grant_is_not_repeated_to_another_container_of_the_same_name_and_incarnation() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -25,7 +25,8 @@ from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.fleet.view import Edits, View
 from sidecar.core.types import Entry
-from sidecar.store.protocol import MAX_STRUCK, Conflict, Over, Store
+from sidecar.store.alone import MAX_EVENTS, AloneStore
+from sidecar.store.protocol import MAX_STRUCK, NOTED_S, SHARED_S, Conflict, Over, Store
 
 if TYPE_CHECKING:
     from store.conftest import Clock
@@ -414,3 +415,89 @@ async def test_entries_of_a_commit_are_written_with_it_or_not_at_all(store: Stor
     with pytest.raises(Over):
         await commit(store, grant="b", capacity=1, entries=[Entry("unclear", 1_700_000_000.0)])
     assert [one.what for one in await store.entries(0, "", 10)] == ["helped"]
+
+
+# -- the ledger ----------------------------------------------------------------------------------------------------
+
+AT: Final = 1_699_999_990.5
+CULLED: Final = Entry("culled", AT, "a", "redis", "errors", "ann", 3.25, "5 errors")
+BARE: Final = Entry("helped", AT + 1)
+MANY: Final = [Entry("suspect", AT + number, "a", str(number)) for number in range(5)]
+
+
+async def read(store: Store, since: float = 0.0, after: str = "", most: int = 1000) -> list[Entry]:
+    """The entries as they were handed in, without their ids."""
+    return [entry._replace(id="") for entry in await store.entries(since, after, most)]
+
+
+async def test_entries_come_back_as_they_were_noted_and_in_their_order(store: Store) -> None:
+    assert await read(store) == []
+    assert await store.note([CULLED, BARE]) == 2
+    assert await store.note(MANY) == 5
+    assert await read(store) == [CULLED, BARE, *MANY]
+
+
+@of_a_fleet
+async def test_entry_that_is_sent_again_is_there_once(store: Store) -> None:
+    assert await store.note([CULLED, BARE]) == 2
+    assert await store.note([CULLED, BARE, *MANY]) == 5
+    assert await read(store) == [CULLED, BARE, *MANY]
+
+
+@of_a_fleet
+async def test_entry_with_a_shared_word_is_written_once(store: Store) -> None:
+    seen = [Entry("paused", AT + number, reason="on", once="paused redis") for number in range(3)]
+    assert [await store.note([one]) for one in seen] == [1, 0, 0]
+    assert await read(store) == [seen[0]._replace(once="")]
+
+
+async def test_pages_follow_one_another_without_gap_and_end_empty(store: Store) -> None:
+    await store.note(MANY)
+    pages, after = [], ""
+    for _ in range(4):
+        page = await store.entries(0.0, after, 2)
+        pages.append([entry._replace(id="") for entry in page])
+        after = page[-1].id if page else after
+    assert pages == [MANY[:2], MANY[2:4], MANY[4:], []]
+    late = Entry("recovered", AT, "b")
+    await store.note([late])
+    assert await read(store, after=after) == [late]
+
+
+async def test_text_of_any_kind_comes_back(store: Store) -> None:
+    hostile = Entry("denied", AT, "<b>\n\x1b[2J", "\ud800\x00", "a|b", "größer 🚀", 0.0, "x" * 500)
+    await store.note([hostile])
+    assert await read(store) == [hostile]
+
+
+async def test_only_what_arrived_since_is_read(store: Store, clock: Clock) -> None:
+    await store.note([CULLED])
+    clock.advance(10)
+    await store.note([BARE])
+    assert await read(store, since=clock.now_us / S - 5) == [BARE]
+    assert await read(store, since=clock.now_us / S - 10) == [CULLED, BARE]
+    assert await read(store, since=clock.now_us / S + 1) == []
+    assert await read(store, since=-5.0) == [CULLED, BARE]
+
+
+async def test_entry_without_a_time_happened_when_it_arrived(store: Store, clock: Clock) -> None:
+    await store.note([Entry("helped")])
+    assert await read(store) == [Entry("helped", clock.now_us / S)]
+
+
+@of_a_fleet
+@pytest.mark.parametrize(("once", "kept_s"), [("", NOTED_S), ("paused redis", SHARED_S)], ids=["digest", "shared word"])
+async def test_words_are_remembered_for_their_time(store: Store, clock: Clock, once: str, kept_s: int) -> None:
+    entry = Entry("paused", AT, reason="on", once=once)
+    counts = [await store.note([entry])]
+    for step in (kept_s - 1, 2):
+        clock.advance(step)
+        counts.append(await store.note([entry]))
+    assert counts == [1, 0, 1]
+
+
+async def test_memory_keeps_the_newest() -> None:
+    store = AloneStore(lambda: 1_700_000_000 * S)
+    entries = [Entry("suspect", AT + number) for number in range(MAX_EVENTS + 10)]
+    assert await store.note(entries) == len(entries)
+    assert await read(store, most=len(entries)) == entries[10:]

@@ -10,7 +10,7 @@ from redis import exceptions as theirs
 from harness.stores import beat, claim, look, send_beat, warm, word_of
 from sidecar.core.explain.words import FAILURES
 from sidecar.core.fleet.view import Edits
-from sidecar.store.redis_client import RedisClient, error_word
+from sidecar.store.redis_client import error_word
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -150,21 +150,3 @@ def test_word_of_a_failed_connection_attempt_is_that_of_what_failed(link: str) -
     error = theirs.ConnectionError("wrapped")
     setattr(error, link, theirs.AuthenticationError("no"))
     assert error_word(error) == "auth"
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://:hunter2@localhost",
-        "redis://:hunter2@localhost?no_such_option=1",
-        "rediss://:hunter2@localhost?ssl_cert_reqs=hunter2",
-        "redis+sentinel://:hunter2@host/fleet?socket_timeout=1",
-        "redis+guard://:hunter2@host/fleet",
-        "redis+cluster://:hunter2@host?db=1",
-    ],
-)
-def test_url_that_cannot_be_used_is_refused_without_repeating_it(url: str) -> None:
-    with pytest.raises(ValueError, match="cannot be used as a Redis URL") as refusal:
-        RedisClient(url, 1)
-    assert "hunter2" not in str(refusal.value)
-    assert refusal.value.__suppress_context__

@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
-from harness.claims import S, beat, claim, lease
+from harness.claims import S, beat, claim, lease, suspect
 from harness.server_group import START_US, ServerGroup, outcome
 from sidecar.core.claims import Denied, Fleet, Unknown
-from sidecar.core.fleet.view import BeatReply
+from sidecar.core.fleet.view import BeatReply, Edits
 from sidecar.core.types import Hold
 from sidecar.store.own_memory import SeenHolds
+from store.test_budget import SAFE, SETTLED_S, fleet_of, member_list_of
 
 START_S = START_US / S
 
@@ -126,3 +127,58 @@ def test_hold_that_this_sidecar_has_set_is_missed_by_its_later_beats(
     seen.put(Hold("ann", "look", START_S + 61, scope), 60 * S)
     seen.take("a", BeatReply(START_US + S + after_us))
     assert (seen.has_news, seen.lost is not None) == (is_lost, is_lost)
+
+
+# -- holds that the server loses ---------------------------------------------------------------------------------
+
+
+async def lose_holds(group: ServerGroup) -> None:
+    """Have the server lose the key of the holds alone."""
+    view = await group.server.content()
+    await group.server.store.commit(view.revision, Edits(holds=dict.fromkeys(view.holds)))
+
+
+@pytest.mark.parametrize("scope", ["", "a"], ids=["of the service", "of the instance"])
+@pytest.mark.parametrize("has_set_it", [True, False], ids=["that set it", "that saw it"])
+async def test_hold_that_is_lost_is_told_by_the_sidecar(scope: str, *, has_set_it: bool) -> None:
+    group = ServerGroup(terms=SAFE)
+    person, sidecar = group.sidecar(), group.sidecar()
+    await sidecar.beat(beat("a", first=True))
+    group.advance(SETTLED_S)
+    await sidecar.beat(beat("a"))
+    held = await (sidecar if has_set_it else person).hold(scope, "ann", "a deployment", 3600)
+    if not has_set_it:
+        assert (await fleet_of(sidecar, beat("a"))).hold == held
+    await lose_holds(group)
+    group.advance(10)
+    fleet = await fleet_of(sidecar, suspect("a"))
+    assert (fleet.hold, fleet.lost_hold, fleet.losses) == (None, held, 1)
+    assert (await member_list_of(sidecar)).fleet.lost_hold == held
+    assert outcome(await sidecar.claim(claim("a"))) == "data_loss", "whoever froze the culls has not allowed them again"
+    group.advance(601)
+    fleet = await fleet_of(sidecar, suspect("a"))
+    assert (fleet.lost_hold, fleet.losses) == (held, 1)
+    again = await person.hold(scope, "ann", "a deployment", 60)
+    assert (await fleet_of(sidecar, beat("a"))).lost_hold is None
+    group.advance(61)
+    fleet = await fleet_of(sidecar, beat("a"))
+    assert (isinstance(again, Hold), fleet.hold, fleet.lost_hold, fleet.losses) == (True, None, None, 1)
+
+
+@pytest.mark.parametrize("how", ["released", "over", "nobody was there for a window"])
+async def test_hold_that_ends_is_not_lost(how: str) -> None:
+    group = ServerGroup(terms=SAFE)
+    person, sidecar = group.sidecar(), group.sidecar()
+    await person.hold("", "ann", "a deployment", 60 if how == "over" else 3600)
+    await sidecar.beat(beat("a", first=True))
+    if how == "released":
+        assert await person.release("") is True
+    elif how == "over":
+        group.advance(61)
+    else:
+        await lose_holds(group)
+        group.advance(601)
+    for _ in range(70):
+        group.advance(10)
+        fleet = await fleet_of(sidecar, beat("a"))
+        assert (fleet.lost_hold, fleet.losses) == (None, 0)

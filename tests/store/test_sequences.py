@@ -1,4 +1,4 @@
-"""After any sequence of beats the counts are what the member rows say, and both stores say the same."""
+"""Whatever is asked for, in any order and by any clock: the stores answer alike, and the bound stands."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.memory_store import MemoryStore
-from harness.stores import CULL, EXPIRY_US, S, beat, commit, look, send_beat, suspect
+from harness.stores import CULL, EXPIRY_US, HOLD, S, beat, commit, look, send_beat, suspect
 from sidecar.core.claims import Beat, Presence
+from sidecar.core.fleet.records import HoldRow
+from sidecar.core.fleet.view import Edits
+from sidecar.core.types import Entry
 from sidecar.store.alone import AloneStore
-from sidecar.store.protocol import MAX_CAUSES, OTHER
+from sidecar.store.protocol import MAX_CAUSES, OTHER, Conflict, Over
 from store.conftest import Clock, assert_stores_agree
 from store.test_contract import of_a_fleet
 
@@ -45,7 +48,7 @@ TELLING = st.builds(
 HISTORY = st.lists(st.tuples(st.sampled_from(STEPS_S), TELLING, st.sampled_from(["old", "new"])), max_size=25)
 
 
-async def answers(store: Store, history: list[Step], clock: Clock) -> list[object]:
+async def answers_to_beats(store: Store, history: list[Step], clock: Clock) -> list[object]:
     """What the store answers to each beat, and what it holds and shows then, which is checked against its own rows."""
     found: list[object] = []
     for step_s, told, terms in history:
@@ -71,7 +74,7 @@ def test_counts_are_what_the_rows_say_on_both_stores(faketime_redis: RedisServer
     @settings(max_examples=100)
     @given(HISTORY)
     def compare(history: list[Step]) -> None:
-        assert_stores_agree(answers, history, faketime_redis)
+        assert_stores_agree(answers_to_beats, history, faketime_redis)
 
     compare()
 
@@ -87,10 +90,8 @@ def test_causes_beyond_the_first_are_counted_together_on_both_stores(faketime_re
         (1.0, suspect("late", "new"), "t"),
         (1.0, suspect("late", "new", refused=True), "t"),
     ]
-    assert_stores_agree(answers, history, faketime_redis)
+    assert_stores_agree(answers_to_beats, history, faketime_redis)
 
-
-# -- one beat after the other -----------------------------------------------------------------------------------
 
 REFUSED, WELL = suspect("a", refused=True), beat("a")
 ENDINGS: Final = [
@@ -151,3 +152,65 @@ async def test_container_alone_whose_clock_stepped_back_does_not_block_its_budge
     view = await look(store)
     assert view.grants == {"a": clock.now_us, "b": clock.now_us}
     assert view.refunded == {"a"}
+
+
+# -- commits --------------------------------------------------------------------------------------------------------
+
+CommitStep = tuple[float, int, Edits]
+"""Seconds that pass, by how much the revision is off, and what is to be written."""
+
+WINDOW_US: Final = 60 * S
+CAPACITY: Final = 2
+MOST: Final = 4
+
+CLAIMS: Final = st.sampled_from(["", "a", "b", "c", "d", "e"])
+HOLDS: Final = st.dictionaries(st.sampled_from(["", "a"]), st.sampled_from([None, HOLD, HoldRow("\ud800")]), max_size=2)
+CULLS: Final = st.dictionaries(st.sampled_from(["", "a"]), st.sampled_from([None, CULL]), max_size=2)
+EDITS: Final = st.builds(
+    Edits,
+    culls=CULLS,
+    holds=HOLDS,
+    grant=CLAIMS,
+    window_us=st.just(WINDOW_US),
+    capacity=st.just(CAPACITY),
+    most=st.just(MOST),
+    refund=st.lists(CLAIMS, max_size=2),
+    entries=st.lists(st.sampled_from([Entry("helped", 1.0), Entry("unclear", 1.0, once="x")]), max_size=2),
+)
+PAUSES_S: Final = [0.0, 0.0, 0.0, 1.0, 30.0, 60.0, 61.0, 121.0]
+COMMITS: Final = st.lists(
+    st.tuples(st.sampled_from([*PAUSES_S, -1.0, -45.0, -3600.0]), st.sampled_from([0, 0, 0, 1]), EDITS), max_size=25
+)
+
+
+async def answers_to_commits(store: Store, steps: list[CommitStep], clock: Clock) -> list[object]:
+    """What the store answers to each commit, and what it holds then; no window has more grants than the most.
+
+    A window passes by the clock of the process, which never stands still or goes back: that of the store may.
+    """
+    found: list[object] = []
+    granted, passed_us = dict[str, int](), 0
+    for step_s, off, edits in steps:
+        clock.advance(step_s)
+        passed_us += round(max(step_s, 0.0) * S)
+        revision = (await look(store)).revision
+        try:
+            found.append(await store.commit(revision + off, edits))
+        except (Conflict, Over) as answer:
+            found.append(type(answer))
+        else:
+            granted |= {edits.grant: passed_us} if edits.grant else {}
+        assert sum(at >= passed_us - WINDOW_US for at in granted.values()) <= MOST
+        view = await store.read("a", window_us=WINDOW_US, expiry_us=EXPIRY_US)
+        assert view.refunded <= view.grants.keys()
+        found += [view, [one.what for one in await store.entries(0, "", 100)]]
+    return found
+
+
+def test_both_stores_answer_alike_and_keep_the_bound(faketime_redis: RedisServer) -> None:
+    @settings(max_examples=100)
+    @given(COMMITS)
+    def compare(steps: list[CommitStep]) -> None:
+        assert_stores_agree(answers_to_commits, steps, faketime_redis)
+
+    compare()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import subprocess
+import sys
+import threading
 import time
 from random import Random
 from socket import gaierror
@@ -16,6 +20,7 @@ from redis.asyncio import Redis
 
 from harness.claims import WINDOW_ONLY
 from harness.ports import free_port
+from harness.sentinels import MASTER, masters_reply
 from harness.stores import (
     FRESH,
     HEARD,
@@ -35,14 +40,17 @@ from sidecar.core.claims import Claim, Unknown
 from sidecar.core.explain.words import FAILURES
 from sidecar.core.fleet.view import Edits
 from sidecar.core.types import Entry, Hold
+from sidecar.store import redis_client
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_client import message
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.redis_server import RedisServer
     from sidecar.store.redis import RedisStore
-    from store.conftest import OpenStore
+    from store.conftest import Actor, OpenStore
 
 SECRET = "s3cret/pass?word"
 TIMEOUT_S = 3.0
@@ -295,3 +303,130 @@ def test_what_was_said_has_neither_a_frame_nor_a_password() -> None:
     assert message(gaierror(-2, "Name or service not known")) == "Name or service not known"
     assert message(theirs.ResponseError("a\n b")) == "a b"
     assert message(TimeoutError()) == "TimeoutError"
+
+
+# -- the first call ------------------------------------------------------------------------------------------------
+
+UNOPENED = """
+import asyncio, sys
+from sidecar.store.redis import RedisStore
+store = RedisStore("redis://localhost", prefix="p", timeout_s=1)
+asyncio.run(store.aclose())
+print([name for name in sys.modules if name.partition(".")[0] in ("redis", "hiredis")])
+"""
+
+
+class Opening:
+    """Replaces the constructor of the client: records the threads that call it, fails on demand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._made = redis_client.RedisClient
+        self.threads: list[threading.Thread] = []
+        self.failures: list[Exception] = []
+        monkeypatch.setattr(redis_client, "RedisClient", self)
+
+    def __call__(self, *args: object, **named: object) -> object:
+        self.threads.append(threading.current_thread())
+        if self.failures:
+            raise self.failures.pop()
+        make: Callable[..., object] = self._made
+        return make(*args, **named)
+
+
+@pytest.fixture
+def opening(monkeypatch: pytest.MonkeyPatch) -> Opening:
+    return Opening(monkeypatch)
+
+
+def test_nothing_of_redis_py_is_imported_before_the_first_call() -> None:
+    ran = subprocess.run([sys.executable, "-c", UNOPENED], capture_output=True, text=True, check=True, timeout=90)
+    assert ran.stdout.strip() == "[]"
+
+
+async def test_client_is_made_once_for_calls_at_the_same_time_and_not_in_the_thread_of_the_loop(
+    redis_server: RedisServer, open_store: OpenStore, opening: Opening
+) -> None:
+    store = open_store(redis_server.url)
+    assert opening.threads == []
+    await asyncio.gather(*(look(store) for _ in range(5)))
+    (thread,) = opening.threads
+    assert thread is not threading.current_thread()
+
+
+async def test_failure_is_reported_answered_with_a_word_and_tried_again(
+    redis_server: RedisServer, open_store: OpenStore, opening: Opening
+) -> None:
+    reported: list[Exception] = []
+    store = open_store(redis_server.url, on_failure=reported.append)
+    opening.failures = [ImportError("no such client"), ImportError("no such client")]
+    assert [await word_of(look(store)), await word_of(look(store))] == ["internal", "internal"]
+    assert [str(error) for error in reported] == ["no such client"] * 2
+    assert await claim(store, "a") == FRESH
+
+
+# -- a connection that has ended -----------------------------------------------------------------------------------
+
+
+async def noticed(store: RedisStore) -> bool:
+    """True, once the store has noticed the end of its connection."""
+    return await eventually(store.lost.is_set, timeout_s=30, what="the connection is lost")
+
+
+def clients_of_scripts(server: RedisServer) -> list[str]:
+    """The ids of the connections over which a script came last."""
+    return re.findall(r"^id=(\d+) .* cmd=eval", str(server.cli("CLIENT", "LIST")), re.MULTILINE)
+
+
+@pytest.fixture
+async def store(redis_server: RedisServer, open_store: OpenStore) -> RedisStore:
+    """A store whose connection is open and idle."""
+    store = open_store(redis_server.url)
+    await send_beat(store, beat("a"))
+    assert not store.lost.is_set()
+    return store
+
+
+async def test_server_that_is_killed_is_noticed_and_a_beat_asks_the_next_process(
+    redis_server: RedisServer, store: RedisStore
+) -> None:
+    before = (await look(store)).run_id
+    redis_server.restart()
+    assert await noticed(store)
+    assert (await send_beat(store, beat("a"))).run_id not in ("", before)
+    assert not store.lost.is_set()
+
+
+async def test_watched_connection_is_the_one_that_the_next_call_uses(
+    redis_server: RedisServer, store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_client, "WATCH_AFTER_S", 0.0)
+    before = clients_of_scripts(redis_server)
+    for _ in range(3):
+        assert not store.lost.is_set()
+        for _ in range(4):  # the watch begins to read
+            await asyncio.sleep(0)
+        assert (await look(store)).alive == 1
+    assert clients_of_scripts(redis_server) == before
+    assert len(before) == 1
+
+
+async def test_master_that_closes_an_idle_connection_is_noticed(
+    actor: Actor, redis_server: RedisServer, open_store: OpenStore
+) -> None:
+    actor.line = masters_reply(redis_server.port)
+    store = open_store(f"{await actor.open()}/{MASTER}".replace("redis", "redis+sentinel"))
+    await send_beat(store, beat("a"))
+    assert not store.lost.is_set()
+    redis_server.cli("CLIENT", "KILL", "TYPE", "normal")
+    assert await noticed(store)
+
+
+async def test_failed_call_ends_the_connection_and_a_failed_beat_asks_for_none(
+    redis_server: RedisServer, store: RedisStore
+) -> None:
+    redis_server.pause()
+    with impatient(store):
+        assert await word_of(look(store)) == "timeout"
+        assert store.lost.is_set()
+        assert await word_of(send_beat(store, beat("a"))) == "timeout"
+    assert not store.lost.is_set()
