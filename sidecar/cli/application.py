@@ -11,22 +11,21 @@ from typing import Any, Final
 
 import click
 
-from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_USAGE
-from sidecar.cli.parameters import CONTEXT, Invocation, version_option
-from sidecar.cli.terminal import COMPLETE, PROGRAM, cause, complain
+from sidecar.cli.options import CONTEXT, Invocation, version_option
+from sidecar.cli.terminal import COMPLETE, EXIT_FAILED, EXIT_USAGE, PROGRAM, cause, complain
 
 COMMANDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "The sidecar": {
-        "run": ("daemon_commands", "Run the sidecar beside one container."),
-        "check-config": ("daemon_commands", "Print the effective settings and their origins."),
-        "doctor": ("doctor_command", "Find problems in Redis, in the sidecar here and around it."),
+        "run": ("settings_commands", "Run the sidecar beside one container."),
+        "check-config": ("settings_commands", "Print the effective settings and their origins."),
+        "doctor": ("doctor.command", "Find problems in Redis, in the sidecar here and around it."),
     },
     "See what happens": {
         "fleet": ("fleet_command", "Show the fleet, the containers that need attention first."),
-        "why": ("why_command", "Explain the state of the container here, or of another."),
+        "why": ("why_commands", "Explain the state of the container here, or of another."),
         "events": ("events_command", "Print what happened to the service, from its ledger."),
         "report": ("report_command", "Sum up what happened to the service."),
-        "watch": ("watch_command", "Show the app's errors as they come, until Ctrl-C."),
+        "watch": ("why_commands", "Show the app's errors as they come, until Ctrl-C."),
     },
     "Give orders": {
         "hold": ("order_commands", "Freeze culls, of the whole service or of one container."),
@@ -36,8 +35,8 @@ COMMANDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     },
     "Tools": {
         "backtest": ("backtest_command", "Count the errors of your own past, and say which limit to set."),
-        "exec": ("exec_command", "Run a command under a lock, with a planned end and standbys."),
-        "message": ("message_command", "Send a test message to the webhook."),
+        "exec": ("application", "Run a command under a lock, with a planned end and standbys."),
+        "message": ("settings_commands", "Send a test message to the webhook."),
     },
 }
 """Heading -> command -> its module, which is imported when the command runs, and its sentence in the list."""
@@ -71,6 +70,22 @@ class _Commands(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name, sentence) for name, (_, sentence) in commands.items()])
         click.Command.format_options(self, ctx, formatter)
+
+
+class _ExecCommand(click.Command):
+    """A command whose words the program of the run locks reads, ``--help`` too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.params["words"] = args
+        return []
+
+
+@click.command("exec", cls=_ExecCommand)
+def exec(words: list[str]) -> int:  # noqa: A001 - the name of the command
+    """Run a command under a lock, with a planned end and standbys; ``cli.main`` does it without click."""
+    from sidecar.runlock import execute  # noqa: PLC0415 - as ``cli.main`` does
+
+    return execute.main(words, f"{PROGRAM} exec")
 
 
 @click.group(

@@ -1,19 +1,139 @@
-"""``events``: what happened to the service."""
+"""``events``: the ledger of the service, as the sidecar of this machine tells it.
+
+While the shared store is away the sidecar answers with its own events; then the exit code is 1.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
 from operator import itemgetter
+from typing import Any, Final
+from urllib.parse import urlencode
 
 import click
 
-from sidecar.cli.asking_options import asking, where
-from sidecar.cli.colours import coloured
-from sidecar.cli.fleet_table import span
-from sidecar.cli.ledger_reader import HEADER, Event, LedgerReader, as_text, since_option
-from sidecar.cli.parameters import Command, json_option
+from sidecar.cli.fleet_command import span
+from sidecar.cli.local_api import OK, NoSidecarError, ask
+from sidecar.cli.options import DURATION, Asking, Command, asking, json_option, where
+from sidecar.cli.terminal import EXIT_FAILED, coloured, complain, plain
+from sidecar.config.settings import ALL
+
+PAGE: Final = 500
+PAGES_LIMIT: Final = 1000
+FOLLOW_S: Final = 1.0
+DETAIL_LINES: Final = 24
+"""Maximum number of lines of a detail below the first: a hook may have printed hundreds."""
+
+_COLUMNS: Final = "{:<20}  {:<13}  {:<20}  {:<10}  {:<10}  "
+HEADER: Final = _COLUMNS.format("TIME (UTC)", "WHAT", "INSTANCE", "KIND", "REASON") + "DETAILS"
+_TOOK: Final = {
+    "hold": "for",
+    "hold_lost": "with a rest of",
+    "paused": "for",
+    "denied": "ask again in",
+    "culled": "suspect for",
+    "recovered": "suspect for",
+    "restarted": "down for",
+    "revived": "down for",
+    "not_honoured": "down for",
+    "redis_back": "away for",
+}
+"""What the seconds of an entry are, by its word."""
+
+_TRAITS: Final = {"node": "node", "app_version": "app version"}
+"""Fields of a cull, by which culled containers may be compared."""
+
+_REMEMBERED: Final = 2000
+since_option: Final = partial(
+    click.option, "--since", "since_s", type=DURATION, metavar="DURATION", help="How far back."
+)
+
+Event = dict[str, Any]
+"""An entry of the ledger, as ``GET /events`` has it."""
+
+
+class LedgerReader:
+    """Reads the ledger page by page; each call of ``news`` continues after the last one.
+
+    After ``news``, ``problem`` says why the events are those of this sidecar alone, ``""`` if they are the service's.
+    """
+
+    def __init__(self, sidecar: Asking, since_s: float) -> None:
+        self.problem = ""
+        self.service = self.mode = ""
+        self.enforce_percent = ALL
+        self._sidecar = sidecar
+        self._since_s = since_s
+        self._after = ""
+        self._local: deque[tuple[Any, ...]] = deque(maxlen=_REMEMBERED)
+
+    def news(self) -> Iterator[Event]:
+        """The events since the last call. Raises NoSidecarError and UsageError."""
+        for _ in range(PAGES_LIMIT):
+            page = self._page()
+            yield from self._fresh(page)
+            if self.problem or not page:
+                return
+            self._after = page[-1]["id"]
+
+    def follow(self, pause: Callable[[float], None] = time.sleep) -> Iterator[Event]:
+        """New events, without end. While the sidecar is away, for example replaced, there are none."""
+        while True:
+            pause(FOLLOW_S)
+            with contextlib.suppress(NoSidecarError):
+                yield from list(self.news())
+
+    def _page(self) -> list[Event]:
+        query = {"since": f"{self._since_s:.3f}", "after": self._after, "most": PAGE}
+        status, value = ask(self._sidecar, "GET", f"/events?{urlencode(query)}")
+        if status != OK or not isinstance(value.get("events"), list):
+            raise click.UsageError(str(value.get("error", "the sidecar did not answer with events")))
+        self.problem = (
+            "" if value.get("stored") else f"{value.get('sentence', '')}: these are this sidecar's own events"
+        )
+        self.service, self.mode = str(value.get("service", self.service)), value.get("mode", self.mode)
+        self.enforce_percent = int(value.get("enforce_percent", ALL))
+        return list(value["events"])
+
+    def _fresh(self, page: list[Event]) -> Iterator[Event]:
+        """The events of the page without those that came from the sidecar alone before."""
+        for event in page:
+            known = (round(event["at"], 3), *(event[name] for name in ("what", "instance", "kind", "reason")))
+            if known in self._local:
+                continue
+            if self.problem:
+                self._local.append(known)
+            yield event
+
+    def ended(self) -> int:
+        """Print the problem, if any, and return the exit code."""
+        if self.problem:
+            complain(self.problem)
+        return EXIT_FAILED if self.problem else 0
+
+
+def as_text(event: Event) -> str:
+    """One event for a terminal: a line, and the rest of its detail indented below, without control characters."""
+    at, what = f"{datetime.fromtimestamp(event['at'], UTC):%Y-%m-%d %H:%M:%S}Z", event["what"]
+    took = "" if event["seconds"] is None else f"{_TOOK.get(what, 'after')} {span(event['seconds'])}"
+    detail, *rest = event["detail"].splitlines() or [""]
+    # The reason of a hold is a person's sentence, and that of others one word.
+    is_sentence = " " in event["reason"]
+    columns = [event["instance"], event["kind"], "" if is_sentence else event["reason"]]
+    author = f"by {event['author']}" if event["author"] else ""
+    traits = [f"{name} {event[field]}" for field, name in _TRAITS.items() if event.get(field)]
+    details = "  ".join(filter(None, [author, took, *traits, event["reason"] if is_sentence else "", detail]))
+    lines = [plain(_COLUMNS.format(at, what, *(column or "-" for column in columns)) + details)]
+    lines += [f"    {plain(line.expandtabs())}" for line in rest[:DETAIL_LINES]]
+    if (left_out := len(rest) - DETAIL_LINES) > 0:
+        lines.append(f"    and {left_out} more line{'s' * (left_out > 1)}: --json")
+    return "\n".join(map(str.rstrip, lines))
 
 
 @click.command(cls=Command)

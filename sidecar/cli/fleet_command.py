@@ -1,19 +1,55 @@
-"""``fleet``: the state of the fleet."""
+"""``fleet``: a few lines about all of it, then a row for each container, those that need attention first.
+
+The input is the JSON of ``GET /fleet``. Text from people and apps is printed without control characters.
+"""
 
 from __future__ import annotations
 
 import shutil
 import time
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
+from typing import Any, Final
 
 import click
 
-from sidecar.cli import fleet_table
-from sidecar.cli.asking_options import asking, where
-from sidecar.cli.exit_codes import EXIT_FAILED
 from sidecar.cli.local_api import OK, ask, refused
-from sidecar.cli.parameters import Command, json_option, tell
-from sidecar.cli.terminal import complain
+from sidecar.cli.options import Command, asking, json_option, tell, where
+from sidecar.cli.terminal import EXIT_FAILED, coloured, complain, plain
+from sidecar.core.explain import reasons
+from sidecar.core.types import Hold
+
+SILENT: Final = "silent"
+GONE: Final = "gone"
+DUPLICATE: Final = "duplicate"
+"""Two containers beat under one instance name: the row may describe either, and neither may be culled."""
+
+SILENT_BEATS: Final = 3
+"""As in the store: a beat strikes off the containers that were silent for this many beats."""
+
+RANKS: Final = (DUPLICATE, SILENT, "suspect", "draining", "down", "starting", "stopping", "retiring")
+"""The states that need attention, the most urgent first. Any other state is fine."""
+
+ALWAYS: Final = ("instance", "state", "kind", "since", "heard")
+COLUMNS: Final = (*ALWAYS, "age", "errors", "weight", "version", "node", "app", "life")
+"""The columns. Of those behind the first ones, as many are shown as fit and as a container has a value for."""
+
+ROWS_LIMIT: Final = 40
+_NAMES_LIMIT: Final = 5
+"""Maximum number of instance names in one line."""
+
+_EXACT_S: Final = 600
+_RELEASE: Final = "look for the cause, or try again at once with health-arbiter release"
+
+_WITHIN: Final = {
+    "up": {"up", "starting", "retiring", "stopping"},
+    "suspect": {"suspect"},
+    "down": {"draining", "down"},
+}
+"""The state by its presence in the fleet -> the more detailed states that agree with it."""
+
+Row = Mapping[str, str]
+"""One container: column -> text. What the fleet does not know of it is missing."""
 
 
 @click.command(cls=Command)
@@ -26,28 +62,197 @@ def fleet(ctx: click.Context, /, *, is_all: bool, as_json: bool) -> int:
     reply = ask(asking(ctx), "GET", "/fleet")
     if "fleet" not in reply.value:
         return refused(reply, "nothing is known of the fleet")
-    limit, width = None if is_all else fleet_table.ROWS_LIMIT, shutil.get_terminal_size().columns
-    lines = fleet_table.as_text(reply.value, time.time(), width, limit)
-    tell(_with_settings(reply.value) if as_json else None, "\n".join(lines), as_json=as_json)
+    limit, width = None if is_all else ROWS_LIMIT, shutil.get_terminal_size().columns
+    lines = as_text(reply.value, time.time(), width, limit)
+    tell(reply.value, "\n".join(lines), as_json=as_json)
     if reply.status == OK:
         return 0
-    complain(fleet_table.heard_last(reply.value))
+    complain(heard_last(reply.value))
     return EXIT_FAILED
 
 
-def _with_settings(seen: dict[str, Any]) -> dict[str, Any]:
-    """The answer with the settings of each instance by name, in place of the texts that the store keeps.
+def as_text(seen: dict[str, Any], now: float, width: int, limit: int | None) -> list[str]:
+    """The whole answer as lines for a terminal of this width, with all rows that need attention.
 
-    An instance whose sidecar has not told its settings has those of the fleet if all are alike, else None.
+    There are at most ``limit`` rows beside those, None: no limit.
     """
-    from sidecar.cli.doctor import settings_differences  # noqa: PLC0415 - the rules of the fleet, which the table does not need
-    from sidecar.core.fleet.members import digest_of  # noqa: PLC0415 - as above
+    lines = [coloured(line, line.partition(" ")[0]) for line in head(seen, now)]
+    every, fleet = rows(seen, now), seen["fleet"]
+    urgent = sum(row["state"] in RANKS for row in every)
+    shown = every if limit is None else every[: max(limit, urgent)]
+    lines += ["", *table(shown, width)] if shown else []
+    unlisted = fleet["alive"] + _out(fleet) - len(seen["members"]) if fleet and seen["members"] else 0
+    if left_out := len(every) - len(shown) + max(0, unlisted):
+        lines.append(f"... and {left_out} more: --all shows those that are known")
+    return lines
 
-    texts = seen.get("settings", [])
-    known: dict[str, Any] = {digest_of(text): settings_differences.settings_of(text) for text in texts}
-    common = next(iter(known.values())) if len(known) == 1 else None
-    settings = {
-        member["instance"]: known.get((member.get("about") or {}).get("settings", ""), common)
-        for member in seen.get("members", ())
+
+# -- rows -------------------------------------------------------------------------------------------------------
+
+
+def rows(seen: dict[str, Any], now: float) -> list[Row]:
+    """Every known container: the most urgent first, then those that ended, then those that are fine."""
+    limit_s = SILENT_BEATS * seen.get("beat_interval", float("inf"))
+    made = [(_row(member, seen, now, limit_s), member["age_s"]) for member in seen["members"]]
+    for member in seen.get("departed", ()):
+        gone = {"instance": member["instance"], "state": GONE, "heard": f"silent for {span(member['age_s'])}"}
+        made.append((gone, member["age_s"]))
+    made.sort(key=lambda pair: (_urgency(pair[0]["state"], pair[1]), pair[0]["instance"]))
+    return [row for row, _ in made]
+
+
+def _urgency(state: str, age_s: float) -> tuple[int, float]:
+    """The place among the rows, the most urgent first; of a state that needs attention, the longest first."""
+    if state in RANKS:
+        return RANKS.index(state), -age_s
+    return (len(RANKS), age_s) if state == GONE else (len(RANKS) + 1, 0.0)
+
+
+def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: float) -> Row:
+    state, age_s = member["presence"], member["age_s"]
+    if state in ("up", "suspect") and age_s > limit_s:
+        state = SILENT
+    if member.get("duplicate"):
+        state = DUPLICATE
+    timed = {"since": span(age_s)} if member["presence"] == "down" else {"heard": f"{span(age_s)} ago"}
+    row = {"instance": member["instance"], "state": state, "kind": member["kind"], **timed}
+    is_own = member["instance"] == seen["instance"] and state not in (SILENT, DUPLICATE)
+    about = seen.get("own") if is_own and seen.get("own") else member.get("about")
+    if about is None:
+        return row
+    detailed = row | {
+        "errors": f"{about['errors']}/{about['limit']}",
+        "weight": f"{about['weight']}%",
+        "life": about["incarnation"],
+        "version": about["version"],
+        "node": about.get("node") or "",
+        "app": about.get("app_version") or "",
+        "age": span(now - about["born"]) if about.get("born") else "",
     }
-    return {**seen, "settings": settings}
+    agrees = is_own or about["state"] in _WITHIN.get(state, ())
+    return detailed | {"state": about["state"], "since": span(now - about["since"])} if agrees else detailed
+
+
+def table(shown: Sequence[Row], width: int) -> list[str]:
+    """The rows as lines, with as many columns as fit, without control characters."""
+    names = [name for name in COLUMNS if name in ALWAYS or any(row.get(name) for row in shown)]
+    cells = [[name.upper() for name in names], *([plain(row.get(name) or "-") for name in names] for row in shown)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    while len(widths) > len(ALWAYS) and sum(widths) + 2 * len(widths) - 2 > width:
+        widths.pop()
+    padded = ([cell.ljust(size) for cell, size in zip(line, widths, strict=False)] for line in cells)
+    title, *lines = ("  ".join(line).rstrip() for line in padded)
+    words = (row["state"] if row["state"] in (*RANKS, GONE) else "" for row in shown)
+    return [title, *map(coloured, lines, words)]
+
+
+# -- lines about the fleet --------------------------------------------------------------------------------------
+
+
+def head(seen: dict[str, Any], now: float) -> Iterator[str]:
+    """The lines about the whole fleet; ``now`` in Unix seconds, for the time that a hold still lasts."""
+    fleet = seen["fleet"]
+    yield _headline(seen, now)
+    if seen.get("bound"):
+        yield plain(f"bound   {seen['bound']}")
+    if fleet is not None:
+        yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
+        yield from (_trial(trial, now) for trial in fleet["trials"])
+        yield from _errors(fleet)
+        if common := seen.get("common"):
+            yield plain(f"common  {common['sentence']}")
+        yield from _problems(seen)
+    yield from (f"hold    {hold_line(hold, now)}" for hold in _holds(seen))
+    if seen["local_hold"]:
+        yield f"hold    {hold_line(seen['local_hold'], now)} (known to this sidecar only)"
+
+
+def hold_line(hold: dict[str, Any], now: float) -> str:
+    """A hold: its scope, author, remaining time and reason."""
+    scope = f"instance {hold['instance']}" if hold["instance"] else "the service"
+    return plain(f"{scope} by {hold['author']}, {span(hold['until'] - now)} left: {hold['reason']}")
+
+
+def span(seconds: float) -> str:
+    """A duration for a person; from ten minutes on in whole minutes, rounded up: ``45s``, ``1m 30s``, ``1h 5m``."""
+    left = max(0, ceil(seconds - 0.5))
+    return reasons.span(left if left < _EXACT_S else 60 * ceil(left / 60))
+
+
+def heard_last(seen: dict[str, Any]) -> str:
+    """The sentence about an answer that is old, because the store does not answer the sidecar."""
+    age_s = seen.get("fleet_age_s")
+    ago = "" if age_s is None else f", {span(age_s)} ago"
+    return f"{seen.get('sentence')}: this is what the sidecar heard last{ago}"
+
+
+def _headline(seen: dict[str, Any], now: float) -> str:
+    fleet, is_shadow = seen["fleet"], seen["mode"] == "shadow"
+    name = plain(f"{seen['service']}{' (shadow)' if is_shadow else ''}")
+    if fleet is None:
+        return f"{name}: nothing is known of the fleet"
+    draining = f"{fleet['draining']} draining, " if fleet.get("draining") else ""
+    retiring = f", {fleet['retiring']} retiring" if fleet.get("retiring") else ""
+    alive, away = fleet["alive"], f"{draining}{fleet['down']} down"
+    if is_shadow:  # a container that would be culled is one that serves
+        alive, away = alive + _out(fleet), f"{_out(fleet)} would be down"
+    return f"{name}: {alive} alive, {fleet['suspect']} of them suspect, {away}{retiring}{_tokens(seen, now)}"
+
+
+def _out(fleet: dict[str, Any]) -> int:
+    """How many containers were culled or retired and are not replaced yet; 0.2 counts them all as down."""
+    return int(fleet["down"]) + int(fleet.get("draining", 0))
+
+
+def _tokens(seen: dict[str, Any], now: float) -> str:
+    if seen["used"] is None:
+        return ""
+    budget, used = str(seen["budget"]), seen["used"]
+    left = f", {max(0, int(budget) - used)} left" if budget.isdecimal() else ""
+    grants = seen.get("grants")
+    back = f", the next is back in {span(grants[0] + seen['budget_window'] - now)}" if grants else ""
+    return f", {used} of {budget} tokens in use{left}{back}"
+
+
+def _trial(trial: dict[str, Any], now: float) -> str:
+    """The limit on culls for one cause and its episode, or their pause because the last one did not help."""
+    if trial["paused_s"] <= 0:
+        out = f"{trial['out']} of at most {trial['limit']} culls without an outcome"
+        since = f", its episode began {span(now - trial['since'])} ago" if trial["since"] else ""
+        return plain(f"trial   {trial['cause']}: {out}{since}")
+    last = "the last cull" if trial["failures"] == 1 else f"the last {trial['failures']} culls"
+    paused = f"no culls for {trial['cause']} for {span(trial['paused_s'])}: {last} did not help"
+    return plain(f"paused  {paused}; {_RELEASE}")
+
+
+def _errors(fleet: dict[str, Any]) -> Iterator[str]:
+    """The cause that most suspects share, and the usual errors of the fleet, which a suspect has to exceed."""
+    if fleet["cause"]:
+        yield plain(f"cause   most suspects share {fleet['cause']}")
+    if fleet["median_errors"] is not None:
+        ratio = fleet["median_ratio"]
+        of_requests = "" if ratio is None else f", {100 * ratio:.3g} % of its requests"
+        yield f"median  {fleet['median_errors']} errors of a container in the window{of_requests}"
+
+
+def _problems(seen: dict[str, Any]) -> Iterator[str]:
+    fleet = seen["fleet"]
+    if double := [member["instance"] for member in seen["members"] if member.get("duplicate")]:
+        yield plain(
+            f"double  two containers run as {reasons.names(double, _NAMES_LIMIT)}, and count as one: neither may be "
+            "culled; each needs an ARBITER_INSTANCE of its own"
+        )
+    if fleet["settings"] > 1:
+        yield f"drift   {fleet['settings']} different settings, the strictest of each holds: see health-arbiter doctor"
+    if lost := fleet.get("lost_hold"):
+        hold = Hold(lost["author"], lost["reason"], lost["until"], lost["instance"])
+        yield plain(f"lost    {reasons.lost_hold(hold)}")
+    if fleet["losses"]:
+        lost = f"memory  Redis lost its record of earlier culls {fleet['losses']} time{'s' * (fleet['losses'] > 1)}"
+        yield f"{lost}: no cull in the window of the budget after one"
+
+
+def _holds(seen: dict[str, Any]) -> list[dict[str, Any]]:
+    """All holds, or the one in force here when only the last beat is known."""
+    hold = seen["fleet"] and seen["fleet"]["hold"]
+    return seen["holds"] or ([hold] if hold and hold != seen["local_hold"] else [])

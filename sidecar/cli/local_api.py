@@ -16,9 +16,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import click
 
-from sidecar.cli.asking_options import HINT, TOKEN, Asking, Remote
-from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE
-from sidecar.cli.terminal import cause, complain
+from sidecar.cli.options import HINT, TOKEN, Asking, Remote
+from sidecar.cli.terminal import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE, cause, complain
 from sidecar.config import addresses
 from sidecar.net.client_tls import KeyPair
 from sidecar.net.token_file import LONGEST, SHORTEST, Token

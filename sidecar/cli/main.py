@@ -18,8 +18,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from sidecar.cli.exit_codes import EXIT_BUG, EXIT_USAGE
-from sidecar.cli.terminal import COMPLETE, PROGRAM, complain
+from sidecar.cli.terminal import COMPLETE, EXIT_BUG, EXIT_USAGE, PROGRAM, complain
 
 if TYPE_CHECKING:
     from sidecar.config.settings import Config

@@ -9,12 +9,10 @@ from urllib.parse import urlencode
 
 import click
 
-from sidecar.cli.asking_options import Asking, asking, where
-from sidecar.cli.exit_codes import EXIT_FAILED
-from sidecar.cli.fleet_table import hold_line, span
+from sidecar.cli.fleet_command import hold_line, span
 from sidecar.cli.local_api import ALONE, OK, NoSidecarError, Reply, ask, refused
-from sidecar.cli.parameters import Command, author_option, json_option, person, tell
-from sidecar.cli.terminal import complain, plain
+from sidecar.cli.options import Asking, Command, asking, author_option, json_option, person, tell, where
+from sidecar.cli.terminal import EXIT_FAILED, complain, plain
 from sidecar.core.types import CHECK_JITTER
 
 _INSTANCE: Final = click.option(

@@ -1,19 +1,48 @@
-"""``report``: the ledger of the service summed up, as text, JSON or one HTML page."""
+"""``report``: the ledger of the service summed up, as text for 80 columns, as JSON, or as one HTML page.
+
+The page (``report.html``) is for a mail or a wiki: no script, nothing loaded, and the sentences are those of the text.
+"""
 
 from __future__ import annotations
 
+import textwrap
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Final
 
 import click
 
-from sidecar.cli.asking_options import asking, where
-from sidecar.cli.ledger_reader import Event, LedgerReader, since_option
-from sidecar.cli.parameters import Command, json_option, tell
-from sidecar.cli.report.figures import FleetReport, report_of
-from sidecar.cli.report.html_report import html
-from sidecar.cli.report.text_report import text
+from sidecar.cli.events_command import LedgerReader, since_option
+from sidecar.cli.fleet_command import span
+from sidecar.cli.options import Command, asking, json_option, tell, where
+from sidecar.cli.report_figures import Cause, FleetReport, HoldPeriod, Times, report_of
+from sidecar.cli.terminal import plain
+from sidecar.config.settings import ALL, SHADOW
+from sidecar.core.explain import reasons
 from sidecar.core.types import Entry
+
+WIDTH: Final = 80
+_LABEL: Final = 14
+_KIND: Final = 24
+_NAMES_LIMIT: Final = 5
+_PAGE: Final = Path(__file__).with_name("report.html")
+_MEANING: Final = {
+    "not_honoured": "still there long after the cull",
+    "action_failed": "`events` says why, and if the sidecar asked again",
+    "paused": "a cull did not help, so the next ones waited",
+    "revived": "back in service by an order, without a replacement",
+    "restarted": "another process of the app in the same place",
+    "duplicate": "two containers under one instance name",
+    "data_loss": "Redis lost its record of earlier culls",
+    "redis_away": "Redis did not answer a sidecar",
+}
+_UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+_DAY_S: Final = 86_400.0
 
 
 @click.command(cls=Command)
@@ -31,16 +60,147 @@ def report(ctx: click.Context, /, *, since_s: float, as_html: bool, as_json: boo
         raise click.UsageError("--html: not allowed with --json")
     reader, now = LedgerReader(asking(ctx), since_s), time.time()
     entries = [Entry(**{name: event[name] for name in Entry._fields if name in event}) for event in reader.news()]
-    added = report_of(
-        entries, now - since_s, now, service=reader.service, mode=reader.mode, enforce_percent=reader.enforce_percent
-    )
-    tell(_named(added), html(added).rstrip("\n") if as_html else text(added), as_json=as_json)
+    about = {"service": reader.service, "mode": reader.mode}
+    added = report_of(entries, now - since_s, now, enforce_percent=reader.enforce_percent, **about)
+    tell(asdict(added), html(added).rstrip("\n") if as_html else text(added), as_json=as_json)
     return reader.ended()
 
 
-def _named(added: FleetReport) -> Event:
-    """The report as JSON values, rows with the names of their fields."""
-    fields = asdict(added)
-    for name in ("causes", "holds", "others"):
-        fields[name] = [row._asdict() for row in getattr(added, name)]
-    return {**fields, "refusals": dict(added.refusals)}
+def text(added: FleetReport) -> str:
+    """The whole report, without a final newline."""
+    lines = [line for sentence in head(added) for line in textwrap.wrap(sentence, WIDTH)]
+    lines.append("")
+    for label, sentence in rows(added):
+        first, rest = label.ljust(_LABEL), " " * _LABEL
+        lines += textwrap.wrap(sentence, WIDTH, initial_indent=first, subsequent_indent=rest)
+    return "\n".join([*lines, "", _origin(added)])
+
+
+def html(added: FleetReport) -> str:
+    """The whole page. Text from outside has neither markup nor control characters in it."""
+    title, *sentences = map(_escaped, head(added))
+    shown = [(_escaped(label), _escaped(sentence)) for label, sentence in rows(added)]
+    return Template(_PAGE.read_text()).substitute(
+        title=title,
+        sentences="\n".join(f"<p>{sentence}</p>" for sentence in sentences),
+        rows="\n".join(f'<tr><th scope="row">{label}</th><td>{sentence}</td></tr>' for label, sentence in shown),
+        origin=f"{_escaped(_origin(added))}; written {_moment(added.until)}",
+    )
+
+
+def _escaped(sentence: str) -> str:
+    return escape(plain(sentence), quote=True)
+
+
+# -- sentences --------------------------------------------------------------------------------------------------
+
+
+def head(added: FleetReport) -> list[str]:
+    """The service and the time, the containers that the report covers, and what enforce mode would have done."""
+    service = plain(added.service) or "the service"
+    title = f"{service}: {_period(added.until - added.since)} until {_moment(added.until)}"
+    return [title, *filter(None, (_part(added), _shadow(added)))]
+
+
+def rows(added: FleetReport) -> Iterator[tuple[str, str]]:
+    """A label and a sentence for each number that matters; without a label it belongs to the one above."""
+    if added.mode == SHADOW:
+        yield "enforcing", _enforcing(added)
+    by_order = f" ({added.ordered} by order)" if added.ordered else ""
+    yield "culls", f"{added.culls}{by_order}: {_outcomes(*added.causes)}" if added.culls else "none"
+    for cause in added.causes:
+        yield "", f"{plain(cause.kind)[:_KIND]:<{_KIND}} {cause.culls}: {_outcomes(cause)}"
+    if added.replaced_s.count:
+        yield "replaced", _times(added.replaced_s)
+    refused = ", ".join(f"{plain(reason)} {count}" for reason, count in added.refusals.items())
+    yield "refusals", f"{sum(added.refusals.values())}: {refused}" if refused else "none"
+    suspects = _counted(added.suspects, "suspect")
+    yield "near misses", f"{added.near_misses} of {suspects} recovered before a cull" if added.near_misses else "none"
+    if added.retirements:
+        took = f": {_times(added.retired_s)}" if added.retired_s.count else ""
+        yield "retired", f"{added.retirements}{took}"
+    for other in added.others:
+        often = "once" if other.times == 1 else f"{other.times} times"
+        named = f" ({plain(reasons.names(other.names, _NAMES_LIMIT))})" if other.names else ""
+        yield other.what.replace("_", " "), f"{often}{named}: {_MEANING[other.what]}"
+    for number, held in enumerate(added.holds):
+        yield "" if number else "holds", _hold(held)
+
+
+def _part(added: FleetReport) -> str:
+    """The containers that the report covers; empty for the whole service."""
+    percent = added.enforce_percent
+    is_rollout = 0 < percent < ALL
+    if added.mode == SHADOW:
+        others = f"; ask one of the {percent} % that enforce too" if is_rollout else ""
+        return f"only the containers in shadow mode{others}"
+    return f"only the {percent} % that enforce; ask one of the others, in shadow mode, too" if is_rollout else ""
+
+
+def _shadow(added: FleetReport) -> str:
+    """What enforce mode would have done; empty where nothing runs in shadow mode."""
+    if added.mode != SHADOW and not added.would_culls:
+        return ""
+    culled = f"{_period(added.until - added.since)} in shadow: {added.would_culls or 'none'} would have been culled"
+    if not added.would_culls:
+        return culled
+    recovered = f"{added.would_recover or 'none'} of them recovered by themselves"
+    if added.would_culls == 1:
+        recovered = "and it recovered by itself" if added.would_recover else "and it did not recover by itself"
+    return f"{culled}, {recovered}"
+
+
+def _enforcing(added: FleetReport) -> str:
+    """What enforce mode would have cost: culls per day, tokens at once, and refusals."""
+    began = added.since if added.first_at is None else max(added.since, added.first_at)
+    days = (added.until - began) / _DAY_S
+    rate = f"{added.would_culls / days:.2g} culls a day" if days >= 1 else f"{_counted(added.would_culls, 'cull')}"
+    tokens = f", at most {_counted(added.would_tokens, 'token')} in 10 minutes" if added.would_culls else ""
+    refused = sum(added.refusals.values())
+    return f"{rate}{tokens}, {_counted(refused, 'claim') if refused else 'no claim'} refused"
+
+
+def _hold(held: HoldPeriod) -> str:
+    """The author of a hold, what it froze, for how long, and why."""
+    scope = f"instance {held.instance}" if held.instance else "the service"
+    lasted = held.seconds if held.released_at is None else held.released_at - held.at
+    released = "" if held.released_at is None else f" of {span(held.seconds)}"
+    author = held.author or "an operator"
+    return plain(f"{_moment(held.at)} {author} held {scope} for {span(lasted)}{released}: {held.reason}")
+
+
+def _origin(added: FleetReport) -> str:
+    """The number of events behind the report, and the first of them."""
+    began = f", the first of {_moment(added.first_at)}" if added.first_at is not None else ""
+    return f"from {_counted(added.entries, 'event')}{began}"
+
+
+def _outcomes(*causes: Cause) -> str:
+    """The outcomes of the culls for these causes."""
+    helped, unhelped = sum(cause.helped for cause in causes), sum(cause.unhelped for cause in causes)
+    unclear = sum(cause.unclear for cause in causes)
+    unjudged = sum(cause.culls for cause in causes) - helped - unhelped - unclear
+    yet = f", {unjudged} not judged yet" if unjudged > 0 else ""
+    return f"{helped} helped, {unhelped} did not, {unclear} unclear{yet}"
+
+
+def _times(took: Times) -> str:
+    if took.count == 1:
+        return f"in {span(took.longest)}"
+    return f"half within {span(took.median)}, all within {span(took.longest)}"
+
+
+def _moment(at: float) -> str:
+    """A time in UTC, to the minute."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _period(seconds: float) -> str:
+    """A duration in its largest whole unit: ``7 days``, ``36 hours``."""
+    whole = round(seconds)
+    units = ((whole // size, name) for size, name in _UNITS if whole >= size and whole % size == 0)
+    return next((_counted(number, name) for number, name in units), span(seconds))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from sidecar.cli import application, fleet_table
+from sidecar.cli import application, fleet_command
 from sidecar.config.load import declared, load
 from sidecar.config.settings import BudgetConfig
 from sidecar.core.fleet.fleet_settings import FleetSettings, limits
@@ -60,7 +60,7 @@ def test_page_that_names_the_budget_has_the_words(page: str) -> None:
 def test_every_part_that_names_the_budget_has_the_words() -> None:
     assert BOUND in declared()["budget"].sentence
     seen: dict[str, Any] = {"service": "web", "mode": "enforce", "fleet": None, "bound": OF_TEN, "holds": []}
-    assert OF_TEN in "\n".join(fleet_table.head({**seen, "local_hold": None}, time.time()))
+    assert OF_TEN in "\n".join(fleet_command.head({**seen, "local_hold": None}, time.time()))
 
 
 def test_check_config_has_the_words_beside_the_budget(capsys: pytest.CaptureFixture[str]) -> None:

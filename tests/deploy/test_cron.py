@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from sidecar.cli import daemon_commands, settings_options
+from sidecar.cli import settings_commands
 from sidecar.config.load import load
 from sidecar.runlock import exec_options
 
@@ -32,7 +32,7 @@ def test_each_job_runs_every_minute_with_valid_options_and_times(when: str, user
         assert options.standbys
         assert options.command[0].startswith("/")
     else:
-        given = settings_options.given(daemon_commands.run.make_context("run", words))
+        given = settings_commands.given(settings_commands.run.make_context("run", words))
         del given["config"]  # a file of the operator
         settings = load(given, {})
         assert (settings.process.standby, settings.process.run_lock) == (True, "/var/lib/health-arbiter")
@@ -53,7 +53,7 @@ def test_page_has_the_exit_codes_of_the_help() -> None:
 
 
 def test_every_option_on_the_page_exists() -> None:
-    known = {option for param in daemon_commands.run.params for option in param.opts}
+    known = {option for param in settings_commands.run.params for option in param.opts}
     known |= {*re.findall(r"--[a-z-]+", exec_options.parser().format_help())}
     assert {*re.findall(r"`(--[a-z-]+)", PAGE)} - known == set()
 

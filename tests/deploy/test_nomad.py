@@ -25,8 +25,7 @@ from deploy.nomad_job import (
 from sidecar import __version__
 from sidecar.cli.doctor import job as jobs
 from sidecar.cli.doctor import job_findings
-from sidecar.cli.doctor.job_pair import restart_of, services_of
-from sidecar.cli.doctor.job_settings import ports_of
+from sidecar.cli.doctor.job import ports_of, restart_of, services_of
 from sidecar.config.load import load
 from sidecar.runlock import durations
 

@@ -10,7 +10,7 @@ from typing import Final
 import hcl2
 import pytest
 
-from sidecar.cli.asking_options import VARIABLES
+from sidecar.cli.options import VARIABLES
 from sidecar.config import addresses, syntax
 from sidecar.config.settings import Config, setting_names
 from sidecar.config.sources import variable

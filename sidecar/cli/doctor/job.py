@@ -1,25 +1,56 @@
-"""A job of Nomad in JSON, as ``nomad job run -output`` and the API write it: blocks with Nomad's own names.
+"""A job of Nomad in JSON, as ``nomad job run -output`` and the API write it: its blocks, and the arbiters in it.
 
-What the job leaves out is null or missing; then Nomad's default counts.
-(https://developer.hashicorp.com/nomad/api-docs/json-jobs)
+What the job leaves out is null or missing; then Nomad's default counts. A value that the file does not tell counts as
+not set: no finding is better than a wrong one. (https://developer.hashicorp.com/nomad/api-docs/json-jobs)
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import click
 
 from sidecar.cli.terminal import cause
+from sidecar.config import addresses
+from sidecar.config.load import SettingsError, load
+from sidecar.config.settings import Config
 
 NS_PER_S: Final = 1_000_000_000
 SIZE_LIMIT: Final = 4 << 20
 STDIN: Final = "-"
+SOME_PORT: Final = 20_000
+"""Nomad chooses dynamic ports from here on; a port that the job does not know is this one or one of the next."""
+
 _NO_JOB: Final = "--job: is not a job of Nomad in JSON: give the output of nomad job run -output FILE"
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_REDIS: Final = "ARBITER_REDIS_URL"
+_NOMAD: Final = {
+    "NOMAD_JOB_NAME": "job",
+    "NOMAD_GROUP_NAME": "group",
+    "NOMAD_NAMESPACE": "default",
+    "NOMAD_ALLOC_ID": "00000000-0000-0000-0000-000000000000",
+    "NOMAD_ALLOC_DIR": "/alloc",
+    "NOMAD_TASK_DIR": "/local",
+    "NOMAD_SECRETS_DIR": "/secrets",
+    "attr.unique.network.ip-address": "127.0.0.1",
+}
+"""Samples of what Nomad fills in."""
+
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("CONFIG", "WEBHOOK_TEMPLATE", "TOKEN_FILE", "PAGE_LISTEN"), ""),
+    **dict.fromkeys(("TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA", "TLS_LISTENERS"), ""),
+    **dict.fromkeys(("ACTION_COMMAND", "CULL_HOOK"), sys.executable),
+}
+"""Settings whose files, or the files they need, are not on this machine -> a value that is right everywhere."""
+
+_ASSIGNMENT: Final = re.compile(r"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=(.*?)[ \t]*$", re.MULTILINE)
+_INTERPOLATION: Final = re.compile(r"\$\{(?:env\[\")?([^{}\"]*)(?:\"\])?\}")
+_OF_PORT: Final = re.compile(r"NOMAD_(?:HOST_)?(PORT|ADDR|IP)_(\w+)")
 
 
 class JobError(click.UsageError):
@@ -69,10 +100,10 @@ class Block:
 
     def values(self, name: str) -> list[Any]:
         """The values of a list."""
-        found = self._fields.get(name) or []
-        if not isinstance(found, list):
+        values = self._fields.get(name) or []
+        if not isinstance(values, list):
             raise JobError(_NO_JOB)
-        return found
+        return values
 
 
 def read(path: str) -> Block:
@@ -94,3 +125,134 @@ def read(path: str) -> Block:
     if not job.blocks("TaskGroups"):
         raise JobError(_NO_JOB)
     return job
+
+
+# -- an arbiter in its group ------------------------------------------------------------------------------------
+
+
+class Check(NamedTuple):
+    """A check, its service, and the name of the task that it restarts; empty: the service is one of the group."""
+
+    block: Block
+    service: Block
+    task: str
+
+    @property
+    def path(self) -> str:
+        """What it asks for."""
+        return self.block.text("Path")
+
+    @property
+    def port(self) -> str:
+        """The label or number of the port that it asks."""
+        return self.block.text("PortLabel", self.service.text("PortLabel"))
+
+    @property
+    def limit(self) -> int:
+        """Failures in a row after which Nomad restarts the task; 0: it restarts nothing."""
+        return self.block.block("CheckRestart").number("Limit")
+
+
+class Restart(NamedTuple):
+    """A restart policy; the defaults are Nomad's for a service."""
+
+    attempts: int = 2
+    delay_s: float = 15.0
+    mode: str = "fail"
+    interval_s: float = 1800.0
+
+
+class Pair(NamedTuple):
+    """An arbiter in its group, with the settings that it will have."""
+
+    group: Block
+    arbiter: Block
+    settings: Config
+    """The defaults if there are ``problems``."""
+    problems: list[str]
+    ports: Mapping[str, int]
+    """Label -> port as the tasks see it."""
+    checks: list[Check]
+    """The checks of all services of the group."""
+    is_public_secured: bool
+    """Whether the health answers speak TLS."""
+
+    @property
+    def action(self) -> str:
+        """What the arbiter does after the drain."""
+        return self.settings.action.action
+
+    @property
+    def asking(self) -> list[Check]:
+        """The checks that ask the arbiter."""
+        return [check for check in self.checks if check.path.startswith("/health")]
+
+    def port(self, listener: str) -> int:
+        """The port of a listener that others reach, 0 if there is none."""
+        address = getattr(self.settings.server, f"{listener}_listen")
+        host, port = ("", 0) if address == addresses.OFF else addresses.split(address)
+        return 0 if host in _LOOPBACK else port
+
+
+def pair_of(group: Block, arbiter: Block) -> Pair:
+    """This arbiter, with samples in its settings in place of what Nomad fills in."""
+    ports = ports_of(group)
+    checks = [Check(check, service, task) for service, task in services_of(group) for check in service.blocks("Checks")]
+    raw = {name: arbiter.block("Env").text(name) for name in arbiter.block("Env")}
+    templates = [each.text("EmbeddedTmpl") for each in arbiter.blocks("Templates") if each.flag("Envvars")]
+    for name, value in (found for data in templates for found in _ASSIGNMENT.findall(data)):
+        raw[name] = value.strip("\"'")
+    environ = _NOMAD | {name: _filled_in(value, ports) for name, value in raw.items()}
+    environ |= {f"ARBITER_{name}": sample for name, sample in _ELSEWHERE.items() if raw.get(f"ARBITER_{name}")}
+    if _REDIS in raw or templates or "ARBITER_CONFIG" in raw:  # these may have the name of a variable from elsewhere
+        environ[_REDIS] = environ.get(_REDIS) or "redis://redis.internal"
+    secured = addresses.listed(raw.get("ARBITER_TLS_LISTENERS", "")) if raw.get("ARBITER_TLS_CERT") else ()
+    try:
+        settings, problems = load({}, environ), list[str]()
+    except SettingsError as error:
+        settings, problems = load({}, _NOMAD), error.problems
+    return Pair(group, arbiter, settings, problems, ports, checks, "public" in secured)
+
+
+def _filled_in(value: str, ports: Mapping[str, int]) -> str:
+    """The value with samples in it, empty if Nomad or a template fills in what the file does not tell."""
+
+    def sample(found: re.Match[str]) -> str:
+        if not (port := _OF_PORT.fullmatch(found[1])):
+            return _NOMAD.get(found[1], found[0])
+        if port[2] not in ports and port[1] != "IP":
+            return found[0]
+        number = ports.get(port[2], 0)
+        return {"PORT": f"{number}", "ADDR": f"127.0.0.1:{number}", "IP": "127.0.0.1"}[port[1]]
+
+    filled = _INTERPOLATION.sub(sample, value)
+    return "" if "${" in filled or "{{" in filled else filled
+
+
+def ports_of(group: Block) -> dict[str, int]:
+    """Label -> port as the tasks see it."""
+    network = next(iter(group.blocks("Networks")), Block({}))
+    ports = [*network.blocks("ReservedPorts"), *network.blocks("DynamicPorts")]
+    return {
+        port.text("Label"): max(port.number("To"), 0) or port.number("Value") or SOME_PORT + number
+        for number, port in enumerate(ports)
+    }
+
+
+def services_of(group: Block) -> list[tuple[Block, str]]:
+    """The services of the group and of its tasks, each with the name of its task."""
+    of_tasks = [(service, task.text("Name")) for task in group.blocks("Tasks") for service in task.blocks("Services")]
+    return [*((service, "") for service in group.blocks("Services")), *of_tasks]
+
+
+def restart_of(*blocks: Block) -> Restart:
+    """The policy of a group and of a task in it."""
+    restart = Restart()
+    for policy in (block.block("RestartPolicy") for block in blocks):
+        restart = Restart(
+            policy.number("Attempts", restart.attempts),
+            policy.seconds("Delay", restart.delay_s),
+            policy.text("Mode", restart.mode),
+            policy.seconds("Interval", restart.interval_s),
+        )
+    return restart

@@ -1,6 +1,7 @@
-"""The findings of ``doctor`` in a job: settings that Nomad accepts, and that later restart or strand the wrong task.
+"""The findings of ``doctor`` in a job: settings that Nomad accepts, and by which a cull fails or hits another task.
 
-The sentences are short: the table of traps in nomad/README.md says what happens.
+Each is here because a real Nomad then restarts without a token, restarts the wrong task or nothing, does not replace
+what failed, or shows the wrong health. The sentences are short: the traps in nomad/README.md say what happens.
 """
 
 from __future__ import annotations
@@ -10,43 +11,39 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from sidecar.cli.doctor import findings, job_checks, job_settings
-from sidecar.cli.doctor.findings import Finding
-from sidecar.cli.doctor.job import Block
-from sidecar.cli.doctor.job_pair import Check, Pair, restart_of, services_of
+from sidecar.cli import doctor
+from sidecar.cli.doctor import Finding
+from sidecar.cli.doctor.job import Block, Check, Pair, pair_of, restart_of, services_of
 from sidecar.config import sources
-from sidecar.config.settings import ALONE, PREFIX, Config
+from sidecar.config.settings import ALONE, PREFIX
 
-HAPROXY_S: Final = 6.0
-"""HAProxy notices within this time that a container is down: the slowest of the configurations in deploy/haproxy."""
-
+NOMAD_PATH: Final = "/health/nomad"
+IMAGE_PULL_S: Final = 60.0
 REPLACED_S: Final = 60.0
+RESTART_JITTER: Final = 1.25
+"""Nomad adds up to a quarter to a restart's delay."""
+
+START_UP_S: Final = 2.0
 MEMORY_MB: Final = 128
 """The daemon, and one command such as ``doctor`` beside it."""
 
-WAIT_S: Final = 1.0
-"""HAProxy follows Nomad within this time and that of a poll, which is less than the shutdown_delay that we ship."""
-
 _LISTENERS: Final = {"public": "health answers", "agent": "agent-check"}
 _AGENT_TAG: Final = re.compile(r"agent-port=\$\{NOMAD_(HOST_)?PORT_(\w+)\}")
-_NOMAD_SERVICES: Final = re.compile(r"\b(?:nomadService|service)\b")
 _PASSWORD: Final = re.compile(r"://[^/\s@]*@")
 
-_ok = partial(findings.ok, "job")
-_warn = partial(findings.warn, "job")
-_fail = partial(findings.fail, "job")
+_ok = partial(doctor.ok, "job")
+_warn = partial(doctor.warn, "job")
+_fail = partial(doctor.fail, "job")
 
 
 def of_job(job: Block) -> Iterator[Finding]:
-    """The findings of every group with an arbiter in it, and of the files that HAProxy gets from Nomad."""
+    """The findings of every group with an arbiter in it."""
     groups = job.blocks("TaskGroups")
     beside = [(group, task) for group in groups for task in group.blocks("Tasks") if _is_arbiter(task)]
-    of_balancer = [found for group in groups for found in _of_balancer(group)]
-    if not beside and not of_balancer:
+    if not beside:
         yield _warn("no task of it runs a health-arbiter: none has ARBITER_* in its env")
-    yield from of_balancer
     for group, arbiter in beside:
-        for found in (*_of_arbiter(group, arbiter), *_of_replacement(job, group)):
+        for found in (*_of_pair(pair_of(group, arbiter)), *_of_replacement(job, group)):
             yield found._replace(sentence=f"group {group.text('Name')}: {found.sentence}")
 
 
@@ -59,33 +56,32 @@ def _is_sidecar(task: Block) -> bool:
     return bool(task.block("Lifecycle").flag("Sidecar"))
 
 
-def _of_arbiter(group: Block, arbiter: Block) -> Iterator[Finding]:
-    ports = job_settings.ports_of(group)
-    read = job_settings.read(arbiter, ports)
-    if read.problems:  # without settings nothing else can be judged
-        yield from map(_fail, read.problems)
+def _of_pair(pair: Pair) -> Iterator[Finding]:
+    if pair.problems:  # without settings nothing else can be judged
+        yield from map(_fail, pair.problems)
         return
-    checks = [Check(check, service, task) for service, task in services_of(group) for check in service.blocks("Checks")]
-    pair = Pair(group, arbiter, read.settings, ports, checks, read.is_public_secured)
-    yield from _of_settings(read.settings, has_file=read.has_file)
+    if not pair.settings.redis.redis_url:
+        yield _warn(ALONE[pair.settings.identity.mode])
     yield from _of_action(pair)
-    yield from job_checks.of_checks(pair)
+    yield from _of_checks(pair)
     yield from _of_network(pair)
     yield from _of_task(pair)
-    yield from _of_secrets(arbiter)
-    for app in group.blocks("Tasks"):
-        if app.text("Name") != arbiter.text("Name") and not _is_sidecar(app):
+    yield from _of_secrets(pair.arbiter)
+    for app in pair.group.blocks("Tasks"):
+        if app.text("Name") != pair.arbiter.text("Name") and not _is_sidecar(app):
             yield from _of_app(pair, app)
 
 
-def _of_settings(settings: Config, *, has_file: bool) -> Iterator[Finding]:
-    drain_s = settings.culling.drain
-    if not settings.redis.redis_url:
-        yield _warn(ALONE[settings.identity.mode])
-    if not settings.judging.grace and not has_file:
-        yield _warn("no ARBITER_GRACE: an app that is slow to start is judged at once")
-    if drain_s <= HAPROXY_S:
-        yield _warn(f"ARBITER_DRAIN {drain_s:g} s: HAProxy may notice a cull only after {HAPROXY_S:g} s")
+def _of_replacement(job: Block, group: Block) -> Iterator[Finding]:
+    """Whether a failed allocation is replaced soon, each time; the policy of a group goes before that of its job."""
+    policy = group.block("ReschedulePolicy") if [*group.block("ReschedulePolicy")] else job.block("Reschedule")
+    is_limited = policy.flag("Unlimited") is False or policy.number("Attempts") > 0
+    delay_s = policy.seconds("Delay", 30.0)
+    if is_limited or policy.text("DelayFunction") != "constant" or delay_s > REPLACED_S:
+        yield _warn('reschedule is slow or limited: set delay "10s", delay_function "constant", unlimited true')
+
+
+# -- what replaces a culled app ---------------------------------------------------------------------------------
 
 
 def _of_action(pair: Pair) -> Iterator[Finding]:
@@ -108,6 +104,53 @@ def _has_token(task: Block) -> bool:
     """Whether Nomad writes the token of its own identity into a file: another identity has a name, and its file too."""
     identities = (task.block("Identity"), *task.blocks("Identities"))
     return any(each.flag("File") and each.text("Name", "default") == "default" for each in identities)
+
+
+def _of_checks(pair: Pair) -> Iterator[Finding]:
+    """Whether one restarts a culled app, and none restarts anything else."""
+    if not pair.asking and pair.action == "check":
+        yield _fail(f"no check asks {NOMAD_PATH}: Nomad never restarts a culled app")
+    for check in pair.checks:
+        if check in pair.asking:
+            yield from _of_asking(pair, check)
+        elif check.limit:
+            yield _warn(f"the check of port {check.port} has a check_restart, which does not ask the fleet")
+
+
+def _of_asking(pair: Pair, check: Check) -> Iterator[Finding]:
+    named, port, asked = f"the check of {check.path}", pair.port("public"), check.block
+    if check.port not in ("", str(port)) and pair.ports.get(check.port) != port:
+        yield _fail(f"{named} asks port {check.port}, and not {port}, that of ARBITER_PUBLIC_LISTEN")
+    trusts = asked.text("Protocol") == "https" and (asked.flag("TLSSkipVerify") or asked.text("TLSServerName"))
+    if pair.is_public_secured and not trusts:
+        yield _fail(f"{named} fails always: TLS needs protocol https, and tls_skip_verify or tls_server_name")
+    if pair.action != "check":
+        return
+    if check.path != NOMAD_PATH:
+        yield _fail(f"{named} fails as the drain begins: it has to ask {NOMAD_PATH}")
+    if check.task in ("", pair.arbiter.text("Name")):
+        yield _fail(f"{named} restarts the arbiter: put its service into the app's task")
+    if not check.limit:
+        yield _fail(f"{named} has no check_restart: it restarts nothing")
+        return
+    yield from _of_times(pair, check)
+
+
+def _of_times(pair: Pair, check: Check) -> Iterator[Finding]:
+    """Nomad counts failures from the first, so it restarts the app at the last of ``limit``. No answer is a failure."""
+    grace_s, interval_s = check.block.block("CheckRestart").seconds("Grace", 1.0), check.block.seconds("Interval")
+    drain_s, patience_s = pair.settings.culling.drain, interval_s * (check.limit - 1)
+    delay_s = RESTART_JITTER * restart_of(pair.group, pair.arbiter).delay_s
+    away_s = pair.settings.server.stop_drain + delay_s + START_UP_S + interval_s
+    if grace_s < IMAGE_PULL_S:
+        yield _warn(f"check_restart grace {grace_s:g} s: pulling the arbiter's image may take longer")
+    if patience_s <= away_s:
+        text = f"{patience_s:g} s of failures restart the app, and a restarted arbiter is away for {away_s:g} s"
+        yield _warn(f"{text}: shorten its restart delay, or raise limit")
+    least_s = drain_s + patience_s
+    after_start = f"no sooner than {grace_s + patience_s:g} s after its start"  # during the grace none counts
+    times = f"{least_s:g} to {least_s + interval_s + 1:g} s after the grant, and {after_start}"
+    yield _ok(f"a culled app is restarted {times}: a drain of {drain_s:g} s and {check.limit} polls")
 
 
 # -- network and tasks ------------------------------------------------------------------------------------------
@@ -137,14 +180,8 @@ def _of_task(pair: Pair) -> Iterator[Finding]:
         yield _warn(f"restart of {name}: after {attempts} restarts it stays away; attempts x delay has to be interval")
     if not _is_sidecar(arbiter):
         yield _warn(f"{name} has no lifecycle with sidecar = true: it does not live and end with the app")
-    if (kill_s := arbiter.seconds("KillTimeout", 5.0)) <= pair.settings.server.stop_drain:
-        yield _warn(f"kill_timeout {kill_s:g} s of {name} is not above ARBITER_STOP_DRAIN")
     if (memory := arbiter.block("Resources").number("MemoryMB", 300)) < MEMORY_MB:
         yield _warn(f"memory {memory} of {name}: below {MEMORY_MB} the kernel may kill doctor, or it")
-    image = arbiter.block("Config").text("image")
-    tag = image.rpartition("/")[2].partition(":")[2]
-    if image and not {"@", "$"} & {*image} and tag in ("", "latest"):
-        yield _warn(f"image {image} of {name} has no fixed tag: the fleet runs several versions")
 
 
 def _of_secrets(arbiter: Block) -> Iterator[Finding]:
@@ -157,33 +194,7 @@ def _of_secrets(arbiter: Block) -> Iterator[Finding]:
 
 
 def _of_app(pair: Pair, app: Block) -> Iterator[Finding]:
-    name, attempts = app.text("Name"), restart_of(pair.group, app).attempts
-    if (attempts or pair.action == "nomad-restart") and not pair.settings.app.app_port:
+    is_in_place = restart_of(pair.group, app).attempts or pair.action == "nomad-restart"
+    if is_in_place and not pair.settings.app.app_port:
+        name = app.text("Name")
         yield _warn(f"{name} is restarted in place: without ARBITER_APP_PORT or its app_start it stays culled")
-    if attempts and pair.action == "check":
-        yield _warn(f"restart attempts {attempts} of {name}: a culled app stays on its node; set attempts = 0")
-    if services_of(pair.group) and not (app.seconds("ShutdownDelay") or pair.group.seconds("ShutdownDelay")):
-        yield _warn(f'shutdown_delay 0 s of {name}: requests still come when it has ended; set "10s"')
-
-
-def _of_replacement(job: Block, group: Block) -> Iterator[Finding]:
-    """Whether a failed allocation is replaced soon, each time; the policy of a group goes before that of its job."""
-    policy = group.block("ReschedulePolicy") if [*group.block("ReschedulePolicy")] else job.block("Reschedule")
-    is_limited = policy.flag("Unlimited") is False or policy.number("Attempts") > 0
-    delay_s = policy.seconds("Delay", 30.0)
-    if is_limited or policy.text("DelayFunction") != "constant" or delay_s > REPLACED_S:
-        yield _warn('reschedule is slow or limited: set delay "10s", delay_function "constant", unlimited true')
-
-
-def _of_balancer(group: Block) -> Iterator[Finding]:
-    """Whether a HAProxy that gets its servers from Nomad's services hears in time of those that end."""
-    for task, template in ((each, template) for each in group.blocks("Tasks") for template in each.blocks("Templates")):
-        named = f"the template {template.text('DestPath')} of {task.text('Name')}"
-        if not (_NOMAD_SERVICES.search(template.text("EmbeddedTmpl")) and "haproxy" in named.lower()):
-            continue
-        named, wait_s = f"group {group.text('Name')}: {named}", template.block("Wait").seconds("Min", 5.0)
-        if wait_s > WAIT_S:
-            text = f"{named} waits {wait_s:g} s or longer, and HAProxy asks allocations that have ended"
-            yield _warn(f'{text}; write wait {{ min = "500ms", max = "2s" }} into it')
-        else:
-            yield _ok(f"{named} follows Nomad in time")

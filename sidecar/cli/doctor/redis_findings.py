@@ -13,13 +13,15 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from sidecar.app import build_store
-from sidecar.cli.doctor import settings_differences
-from sidecar.cli.doctor.findings import Finding, fail, ok, warn
-from sidecar.config import redis_urls
+from sidecar.cli.doctor import Finding, fail, ok, warn
+from sidecar.config import redis_urls, syntax
 from sidecar.config.settings import Config
 from sidecar.core.claims import Unknown
 from sidecar.core.explain import reasons, words
+from sidecar.core.fleet.fleet_settings import OFF, FleetSettings, Share
 from sidecar.core.fleet.members import MemberList
+from sidecar.core.types import US_PER_S
+from sidecar.runlock import durations
 from sidecar.store.protocol import StoreError
 from sidecar.store.redis_client import RedisClient
 
@@ -59,10 +61,9 @@ async def of_redis(config: Config) -> AsyncIterator[Finding]:
             yield found
         if not isinstance(info, Unknown) and info.get("cluster_enabled") == "1" and not redis_urls.is_cluster(url):
             yield warn("cluster", "the server is a node of a Cluster: its URL is redis+cluster://...")
-        for found in of_rights(
-            await ask(_nothing, "EVAL", _WRITE, "1", f"{prefix}:doctor"),
-            await ask(_nothing, "EVAL", "return 1", "1", _OTHER_SERVICE),
-        ):
+        own = await ask(_nothing, "EVAL", _WRITE, "1", f"{prefix}:doctor")
+        others = await ask(_nothing, "EVAL", "return 1", "1", _OTHER_SERVICE)
+        for found in of_rights(own, others):
             yield found
         for found in of_fleet(await budget.member_list(), config.identity.instance):
             yield found
@@ -172,19 +173,65 @@ def of_fleet(members: MemberList | Unknown, instance: str) -> Iterator[Finding]:
         text = "no other instance is seen: they use another store (URL, namespace, service, mode), or do not run"
         yield warn("shared", text)
     if double := [member.instance for member in members.members if member.duplicate]:
-        text = "two containers run under one instance name, and neither may be culled"
-        yield fail(
-            "duplicate", f"{text}: {reasons.names(double, NAMES_LIMIT)}; give each an ARBITER_INSTANCE of its own"
-        )
-    yield _settings(members.settings)
+        named = f"{reasons.names(double, NAMES_LIMIT)}; give each an ARBITER_INSTANCE of its own"
+        yield fail("duplicate", f"two containers run under one instance name, and neither may be culled: {named}")
+    yield _of_settings(members.settings)
     if not members.fleet.tells_process:
         yield warn("process", words.UNKNOWN_PROCESS)
 
 
-def _settings(texts: tuple[str, ...]) -> Finding:
+def _of_settings(texts: tuple[str, ...]) -> Finding:
     if len(texts) <= 1:
         return ok("settings", "all sidecars run with the same ones")
-    differing = settings_differences.differences(texts)
-    if settings_differences.ADDRESS in differing:
+    differing = differences(texts)
+    if ADDRESS in differing:
         return fail("settings", f"{differing}: no culls while the addresses differ, and for a window after that")
     return warn("settings", f"{len(texts)} different sets are in force, the strictest of each holds: {differing}")
+
+
+def _share(text: str) -> str:
+    amount, is_part = Share.load(text)
+    return syntax.write_share(amount, is_part=is_part)
+
+
+def _duration(us: int) -> str:
+    return durations.write(us / US_PER_S)
+
+
+_SETTINGS: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
+    "strategy": ("ARBITER_BUDGET_STRATEGY", str),
+    "capacity": ("ARBITER_BUDGET", _share),
+    "window_us": ("ARBITER_BUDGET_WINDOW", _duration),
+    "min_healthy": ("ARBITER_MIN_HEALTHY", _share),
+    "spacing_us": ("ARBITER_SPACING", _duration),
+    "trial": ("ARBITER_TRIAL", lambda is_on: "on" if is_on else "off"),
+    "probation_us": ("ARBITER_PROBATION", _duration),
+    "refund_max": ("ARBITER_REFUND", lambda most: "off" if most == OFF else "on"),
+    "after_loss_wait": ("ARBITER_AFTER_DATA_LOSS", lambda waits: "wait" if waits else "continue"),
+    "beat_us": ("ARBITER_BEAT_INTERVAL", _duration),
+    # The settings of an earlier version do not tell it.
+    "error_limit": ("ARBITER_ERROR_LIMIT", lambda limit: str(limit or "")),
+}
+"""Field -> the setting that should be the same in all sidecars of a service, and how an operator writes its value."""
+
+ADDRESS: Final = "ARBITER_REDIS_URL"
+"""The setting whose values no sidecar writes down, only a digest of them."""
+
+
+def differences(texts: Sequence[str]) -> str:
+    """The settings that differ with all of their values; a text that this version cannot read, as it is.
+
+    Each text is what a sidecar wrote into the store: that of ``FleetSettings``.
+    """
+    loaded = [(text, FleetSettings.load(text)) for text in texts]
+    known, unread = [each for _, each in loaded if each], [text for text, each in loaded if not each]
+    differing = []
+    for field, (name, write) in _SETTINGS.items():
+        values = dict.fromkeys(filter(None, (write(getattr(each, field)) for each in known)))
+        if len(values) > 1:
+            differing.append(f"{name} is {' and '.join(values)}")
+    addresses = {each.servers for each in known}
+    if len(addresses) > 1:
+        differing.append(f"{ADDRESS} names {len(addresses)} different addresses")
+    # If no known setting differs, the texts come from a newer version.
+    return "; ".join([*differing, *unread]) or "  ".join(texts)

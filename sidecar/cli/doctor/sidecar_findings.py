@@ -1,19 +1,27 @@
-"""The findings of ``doctor`` about the sidecar of this machine: its listeners, its store, its limit and its files."""
+"""The findings of ``doctor`` about the sidecar of this machine: its listeners, its store, its limit, its files.
+
+And about the app's metrics page: selectors that match nothing, and selectors to use.
+"""
 
 from __future__ import annotations
 
 import http.client
+import random
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from ipaddress import ip_address
 from typing import Final
 
+import click
+
 from sidecar.cli import local_api
-from sidecar.cli.asking_options import Asking
-from sidecar.cli.doctor.findings import Finding, fail, ok, warn
+from sidecar.cli.doctor import Finding, fail, ok, warn
+from sidecar.cli.options import Asking
 from sidecar.cli.terminal import cause
 from sidecar.config import addresses, contradictions, redis_urls
-from sidecar.config.settings import Config, JudgingConfig
+from sidecar.config.addresses import Target, parse_target
+from sidecar.config.selectors import parse_selectors
+from sidecar.config.settings import AppConfig, Config, JudgingConfig
 from sidecar.core.measure import noise
 from sidecar.net.address_gate import parse_networks
 
@@ -21,6 +29,7 @@ NO_SIDECAR: Final = "no_sidecar"
 """The finding that none answers on this machine. A job can be checked without one."""
 
 TIMEOUT_S: Final = 2.0
+PAGE_TIMEOUT_S: Final = 5.0
 _MINUTE_S: Final = 60.0
 _LEAST_PERCENT: Final = 0.01
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens, and where to ask instead
@@ -114,3 +123,49 @@ def of_public_listener(config: Config) -> Iterator[Finding]:
         return
     is_live = status == http.HTTPStatus.OK
     yield ok("public", f"{at}: /livez is 200") if is_live else fail("public", f"/livez is {status}: its checks stopped")
+
+
+# -- the app's metrics page -------------------------------------------------------------------------------------
+
+
+def target(url: str) -> Target:
+    """Return the page of this URL. Raises UsageError if it is none."""
+    try:
+        return parse_target(url)
+    except ValueError as error:
+        raise click.UsageError(f"--scrape: {error}") from None
+
+
+async def of_page(config: AppConfig, page: Target | None) -> list[Finding]:
+    """Look at ``page`` to propose selectors, or else at the configured page to check its selectors."""
+    from sidecar.inputs import page_names  # noqa: PLC0415 - with aiohttp's client 15 MiB, which few commands need
+    from sidecar.inputs.scrape import MissError, Scraper  # noqa: PLC0415 - as above
+    from sidecar.inputs.series_selection import SeriesSelection  # noqa: PLC0415 - as above
+
+    texts = (config.scrape_errors, config.scrape_requests, config.scrape_in_flight)
+    selection = SeriesSelection(*(parse_selectors("" if page is not None else text) for text in texts))
+    scraper = Scraper(
+        page or parse_target(config.scrape_url),
+        selection,
+        interval_s=1.0,
+        timeout_s=PAGE_TIMEOUT_S,
+        offer=lambda _: True,
+        on_failure=lambda _: None,
+        rng=random.Random(),  # noqa: S311 - nothing is spread here
+    )
+    try:
+        missed = await scraper.scrape()
+        names = page_names.read_names(await scraper.beginning())
+    except Exception as error:  # noqa: BLE001 - whatever the client raises, the page cannot be read
+        word = str(error) if isinstance(error, MissError) else getattr(missed, "cause", "connection")
+        return [fail("scrape", f"the metrics page cannot be read: {word}")]
+    finally:
+        await scraper.close()
+    if page is None:
+        found = [warn("scrape", sentence) for sentence in page_names.advice(selection.unmatched, names)]
+        return found or [ok("scrape", "each selector has a name that is on the metrics page")]
+    proposed = page_names.proposals(names)
+    if not proposed:
+        text = "no series counts answers by status, or errors: write a counter of errors, or report in another way"
+        return [warn("scrape", f"{len(names)} names are on the page, and {text}")]
+    return [ok("scrape", f"ARBITER_{setting.upper()}='{selector}'") for setting, selector in proposed.items()]

@@ -1,20 +1,27 @@
+"""What the doctor says of the sidecar here, of its files, its limit and its listener, and of a metrics page."""
+
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
-from sidecar.cli.doctor import sidecar_findings
-from sidecar.cli.doctor.findings import ok
+from harness.ports import free_port
+from sidecar.cli.doctor import Finding, fail, ok, sidecar_findings, warn
 from sidecar.config.load import load
-from sidecar.config.settings import Config, JudgingConfig
+from sidecar.config.settings import AppConfig, Config, JudgingConfig
 
 if TYPE_CHECKING:
-    from sidecar.cli.doctor.findings import Finding
+    from sidecar.cli.doctor import Finding
 
 
 def _settings(**flags: object) -> Config:
@@ -130,3 +137,70 @@ def test_public_listener_is_asked_whether_the_checks_go_on(host: str, answer: by
         (found,) = sidecar_findings.of_public_listener(settings)
     assert (found.what, found.level) == ("public", level)
     assert said in found.sentence
+
+
+PAGE = (Path(__file__).parents[2] / "inputs" / "pages" / "micrometer.txt").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server with the page at ``/metrics``, an empty one at ``/empty``, and HTML elsewhere."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = {"/metrics": PAGE, "/empty": b""}.get(self.path)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html" if body is None else "text/plain")
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def _of(url: str, config: AppConfig | None = None) -> list[Finding]:
+    target = sidecar_findings.target(url) if config is None else None
+    return asyncio.run(sidecar_findings.of_page(config or AppConfig(), target))
+
+
+def test_selectors_are_proposed_as_they_are_set(url: str) -> None:
+    name = "http_server_requests_seconds_count"
+    assert _of(f"{url}/metrics") == [
+        ok("scrape", f"""ARBITER_SCRAPE_ERRORS='{name}{{status=~"5.."}}'"""),
+        ok("scrape", f"ARBITER_SCRAPE_REQUESTS='{name}'"),
+        ok("scrape", "ARBITER_SCRAPE_IN_FLIGHT='http_server_requests_active_seconds_count'"),
+    ]
+
+
+@pytest.mark.parametrize(("path", "says"), [("/empty", "0 names are on the page"), ("/other", "content_type")])
+def test_page_without_metrics_is_said_to_be_none(path: str, says: str, url: str) -> None:
+    (found,) = _of(url + path)
+    assert says in found.sentence
+    assert found.level is (warn if path == "/empty" else fail)("scrape", "").level
+
+
+def test_page_that_does_not_answer_is_a_failure() -> None:
+    found = _of(f"http://127.0.0.1:{free_port()}/metrics")
+    assert found == [fail("scrape", "the metrics page cannot be read: connection")]
+
+
+def test_configured_selectors_are_compared_with_the_page(url: str) -> None:
+    config = AppConfig(scrape_url=f"{url}/metrics", scrape_errors="http_server_request_seconds_count")
+    (found,) = _of("", config)
+    assert found.level is warn("scrape", "").level
+    assert found.sentence.startswith("ARBITER_SCRAPE_ERRORS: nothing on the page is called http_server_request_seconds")
+    right = config._replace(scrape_errors='http_server_requests_seconds_count{status=~"5.."}')
+    assert _of("", right) == [ok("scrape", "each selector has a name that is on the metrics page")]
+
+
+def test_url_that_is_none_is_a_usage_error() -> None:
+    with pytest.raises(click.UsageError, match="--scrape: takes http"):
+        sidecar_findings.target("app:8080")

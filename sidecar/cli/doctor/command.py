@@ -12,13 +12,10 @@ from typing import Final
 
 import click
 
-from sidecar.cli.colours import coloured
-from sidecar.cli.doctor import job, job_findings, redis_findings, scrape_findings, sidecar_findings
-from sidecar.cli.doctor.findings import Finding, FindingLevel, warn
-from sidecar.cli.exit_codes import EXIT_FAILED, EXIT_NO_SIDECAR
-from sidecar.cli.parameters import invocation, json_option, tell
-from sidecar.cli.settings_options import SettingsCommand, config, given
-from sidecar.cli.terminal import plain
+from sidecar.cli.doctor import Finding, FindingLevel, job, job_findings, redis_findings, sidecar_findings, warn
+from sidecar.cli.options import invocation, json_option, tell
+from sidecar.cli.settings_commands import SettingsCommand, config, given
+from sidecar.cli.terminal import EXIT_FAILED, EXIT_NO_SIDECAR, coloured, plain
 from sidecar.config.addresses import Target
 from sidecar.config.load import origins
 from sidecar.config.settings import Config
@@ -44,26 +41,26 @@ def doctor(ctx: click.Context, /, *, job_file: str | None, scrape: str | None, a
     """  # noqa: D301 - \b makes click leave the line as it is
     is_set_here = {*origins(given(ctx), invocation(ctx).environ).values()} - {"default", "nomad"}
     spec = None if job_file is None else job.read(job_file)
-    page = None if scrape is None else scrape_findings.target(scrape)
+    page = None if scrape is None else sidecar_findings.target(scrape)
     examined = _examined(config(ctx), spec, page, is_here=spec is None or bool(is_set_here))
-    found = asyncio.run(_all(examined, print_each=not as_json))
-    failed = any(each.level is FindingLevel.FAIL for each in found)
+    findings = asyncio.run(_all(examined, print_each=not as_json))
+    failed = any(each.level is FindingLevel.FAIL for each in findings)
     if as_json:
-        tell({"failed": failed, "findings": [each._asdict() for each in found]}, "", as_json=True)
+        tell({"failed": failed, "findings": [each._asdict() for each in findings]}, "", as_json=True)
     if failed:
         return EXIT_FAILED
-    is_missed = spec is None and page is None and any(each.what == sidecar_findings.NO_SIDECAR for each in found)
+    is_missed = spec is None and page is None and any(each.what == sidecar_findings.NO_SIDECAR for each in findings)
     return EXIT_NO_SIDECAR if is_missed else 0
 
 
 async def _all(examined: AsyncIterator[Finding], *, print_each: bool) -> list[Finding]:
     """Every finding; with ``print_each`` each is printed as soon as it is found."""
-    found = []
+    findings = []
     async for each in examined:
-        found.append(each)
+        findings.append(each)
         if print_each:
             click.echo(coloured(plain(f"{each.level:<{_WIDTH}} {each.what}: {each.sentence}"), each.level))
-    return found
+    return findings
 
 
 async def _examined(
@@ -81,5 +78,5 @@ async def _examined(
     for found in () if spec is None else job_findings.of_job(spec):
         yield found
     if page is not None or effective.app.scrape_url:
-        for found in await scrape_findings.of_page(effective.app, page):
+        for found in await sidecar_findings.of_page(effective.app, page):
             yield found

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click import unstyle
 
-from sidecar.cli.watch_command import as_text, news
+from sidecar.cli.why_commands import line_of, news
 
 
 def _why(samples: dict[str, tuple[int, str, str]] | None = None, state: str = "up", **window: Any) -> dict[str, Any]:
@@ -62,5 +62,5 @@ REDIS = (2, "redis", "server_error")
     ],
 )
 def test_only_what_is_new_is_a_line(before: dict[str, Any] | None, now: dict[str, Any], lines: list[str]) -> None:
-    shown = [unstyle(as_text({"at": 43_201.0, **row})) for row in news(before, now)]
+    shown = [unstyle(line_of({"at": 43_201.0, **row})) for row in news(before, now)]
     assert shown == [f"12:00:01Z  {line}" for line in lines]

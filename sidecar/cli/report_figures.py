@@ -1,30 +1,34 @@
-"""The arithmetic of the report: entries of the ledger in, numbers out. No clock, no I/O."""
+"""The arithmetic of the report: entries of the ledger in, numbers out. No clock, no I/O.
+
+Times of day are Unix seconds.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
-from typing import Final, NamedTuple
+from typing import Final
 
+from sidecar.config.settings import ALL, SHADOW
 from sidecar.controller.ledger_entries import ORDERED
 from sidecar.core.types import Entry
 
-DAY_S: Final = 86_400.0
 PEAK_S: Final = 600.0
 """The default of the budget's window, for the most tokens at once."""
 
-SHADOW: Final = "shadow"
 NOTABLE: Final = (
     *("not_honoured", "action_failed", "paused", "revived", "restarted", "duplicate", "data_loss", "redis_away"),
 )
 """Words of the ledger that the report counts beside culls, refusals and retirements."""
 
-ALL: Final = 100
+_OUTCOMES: Final = {"culled": "culls", "helped": "helped", "unhelped": "unhelped", "unclear": "unclear"}
+"""Word of the ledger -> the field of ``Cause`` that counts it."""
 
 
-class Cause(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Cause:
     """Culls for one kind of errors, and the outcomes that are known."""
 
     kind: str
@@ -36,18 +40,15 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long something took, in seconds: median, 95th percentile (nearest rank) and maximum."""
+    """How long something took, in seconds: the median (nearest rank) and the longest."""
 
     count: int = 0
-    p50: float = 0.0
-    p95: float = 0.0
+    median: float = 0.0
     longest: float = 0.0
 
 
-NO_TIMES: Final = Times()
-
-
-class Notable(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Notable:
     """One kind of event: how often, and to which containers or causes."""
 
     what: str
@@ -55,7 +56,8 @@ class Notable(NamedTuple):
     names: tuple[str, ...]
 
 
-class HoldPeriod(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class HoldPeriod:
     """A hold of an instance, or of the service (``""``), for ``seconds`` unless it was released before."""
 
     at: float
@@ -72,35 +74,37 @@ class FleetReport:
 
     service: str
     mode: str
+    enforce_percent: int
     since: float
     until: float
-    """When it was written; all times are Unix seconds."""
-    entries: int = 0
-    first_at: float | None = None
+    """When it was written."""
+    entries: int
+    first_at: float | None
     """The time of the oldest entry."""
-    culls: int = 0
-    ordered: int = 0
+    culls: int
+    ordered: int
     """Culls that operators ordered."""
-    causes: tuple[Cause, ...] = ()
-    replaced_s: Times = NO_TIMES
+    causes: tuple[Cause, ...]
+    """The kind with most culls first."""
+    replaced_s: Times
     """Time from the token to the replacement; none in shadow mode."""
-    refusals: tuple[tuple[str, int], ...] = ()
-    suspects: int = 0
-    near_misses: int = 0
+    suspects: int
+    near_misses: int
     """Suspects that recovered before they were culled."""
-    would_culls: int = 0
+    would_culls: int
     """Culls in shadow mode."""
-    would_recover: int = 0
+    would_recover: int
     """How many of those containers recovered by themselves."""
-    would_tokens: int = 0
+    would_tokens: int
     """The most of their tokens that were granted within any ten minutes."""
-    retirements: int = 0
-    retired_s: Times = NO_TIMES
+    retirements: int
+    retired_s: Times
     """Time from the lease to the replacement."""
+    refusals: dict[str, int] = field(default_factory=dict)
+    """By reason, the most frequent first."""
     holds: tuple[HoldPeriod, ...] = ()
     others: tuple[Notable, ...] = ()
     """Other events that an operator has to know of."""
-    enforce_percent: int = ALL
 
 
 def report_of(
@@ -116,19 +120,20 @@ def report_of(
     unique = dict.fromkeys(entry._replace(id="", once="") for entry in entries if since <= entry.at <= until)
     seen = sorted(unique, key=lambda entry: entry.at)
     counts = Counter(entry.what for entry in seen)
+    refusals = Counter(entry.reason for entry in seen if entry.what == "denied")
     replaced = [entry for entry in seen if entry.what == "replaced" and mode != SHADOW]
     return FleetReport(
-        service,
-        mode,
-        since,
-        until,
+        service=service,
+        mode=mode,
+        enforce_percent=enforce_percent,
+        since=since,
+        until=until,
         entries=len(seen),
         first_at=seen[0].at if seen else None,
         culls=counts["culled"],
         ordered=sum(entry.what == "culled" and entry.reason == ORDERED for entry in seen),
         causes=_causes(seen),
         replaced_s=_times(entry for entry in replaced if entry.kind),
-        refusals=_ranked(entry.reason for entry in seen if entry.what == "denied"),
         suspects=counts["suspect"],
         near_misses=counts["recovered"],
         would_culls=counts["would_cull"],
@@ -136,44 +141,30 @@ def report_of(
         would_tokens=_most_within(entry.at for entry in seen if entry.what == "would_cull"),
         retirements=counts["retired"],
         retired_s=_times(entry for entry in replaced if not entry.kind),
+        refusals=dict(sorted(refusals.items(), key=lambda item: (-item[1], item[0]))),
         holds=_holds(seen),
         others=_notable(seen),
-        enforce_percent=enforce_percent,
     )
 
 
 def _causes(seen: Sequence[Entry]) -> tuple[Cause, ...]:
-    """Culls and outcomes by kind, the kind with most culls first."""
-    found: dict[str, Cause] = {}
-    fields = {"culled": "culls", "helped": "helped", "unhelped": "unhelped", "unclear": "unclear"}
+    causes: dict[str, Cause] = {}
     for entry in seen:
-        if field := fields.get(entry.what):
-            kind = entry.kind or "unknown"
-            cause = found.get(kind, Cause(kind))
-            found[kind] = cause._replace(**{field: getattr(cause, field) + 1})
-    return tuple(sorted(found.values(), key=lambda cause: (-cause.culls, cause.kind)))
+        if name := _OUTCOMES.get(entry.what):
+            cause = causes.setdefault(entry.kind or "unknown", Cause(entry.kind or "unknown"))
+            causes[cause.kind] = replace(cause, **{name: getattr(cause, name) + 1})
+    return tuple(sorted(causes.values(), key=lambda cause: (-cause.culls, cause.kind)))
 
 
 def _times(entries: Iterable[Entry]) -> Times:
     """The times of the entries that have one."""
     took = sorted(entry.seconds for entry in entries if entry.seconds is not None)
-    if not took:
-        return NO_TIMES
-    return Times(len(took), _rank(took, 0.5), _rank(took, 0.95), took[-1])
-
-
-def _rank(took: Sequence[float], part: float) -> float:
-    return took[ceil(part * len(took)) - 1]
+    return Times(len(took), took[ceil(len(took) / 2) - 1], took[-1]) if took else Times()
 
 
 def _notable(seen: Sequence[Entry]) -> tuple[Notable, ...]:
-    found = {what: [entry for entry in seen if entry.what == what] for what in NOTABLE}
-    names = {what: dict.fromkeys(entry.instance or entry.kind for entry in of) for what, of in found.items()}
-    return tuple(Notable(what, len(of), tuple(filter(None, names[what]))) for what, of in found.items() if of)
-
-
-def _ranked(words: Iterable[str]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(Counter(words).items(), key=lambda item: (-item[1], item[0])))
+    names = {what: [entry.instance or entry.kind for entry in seen if entry.what == what] for what in NOTABLE}
+    return tuple(Notable(what, len(of), tuple(dict.fromkeys(filter(None, of)))) for what, of in names.items() if of)
 
 
 def _recovered_by_themselves(seen: Sequence[Entry]) -> int:
@@ -206,7 +197,7 @@ def _holds(seen: Sequence[Entry]) -> tuple[HoldPeriod, ...]:
     for entry in seen:
         if entry.what == "hold":
             seconds = entry.seconds or 0.0
-            ends = (one.at for one in releases if one.instance == entry.instance and one.at >= entry.at)
+            ends = (each.at for each in releases if each.instance == entry.instance and each.at >= entry.at)
             released = next(ends, inf)
             released_at = released if released < entry.at + seconds else None
             held.append(HoldPeriod(entry.at, entry.author, entry.reason, entry.instance, seconds, released_at))

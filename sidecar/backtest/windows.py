@@ -1,24 +1,94 @@
-"""How often each limit of errors would have been reached, and the least limit that chance hardly ever reaches.
+"""The errors of a fleet's past in windows: how often each limit was reached, and the least that chance hardly reaches.
 
 A container reaches a limit when it has that many errors in a window. It reaches it once until a whole window has passed
 in which it did not. What the fleet would have done about it (the outlier, the trial, the budget) is not played here:
-shadow mode does that with the real rules.
+shadow mode does that with the real rules. Memory is bounded.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from sidecar.backtest.error_counts import PARTS, ErrorCounts, PastError
 from sidecar.core.measure.noise import least_limit, most_errors, quantile
 from sidecar.core.types import Policy
+
+PARTS: Final = 4
+"""Parts of a window: it moves by one of them."""
+
+MOST_CONTAINERS: Final = 5_000
+MOST_PARTS: Final = 2_000_000
+"""Maximum number of parts with errors, of all containers: about 200 MiB."""
 
 LADDER: Final = (3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
 FLEET_WIDE: Final = 0.5
 """If this part of the containers reaches the limit in the same window, the cause is not one container."""
+
+
+class PastError(Exception):
+    """The past cannot be used; the text is one sentence that begins with the place."""
+
+
+class PastContainer:
+    """A container: its errors by part, and the first and the last part in which it was there."""
+
+    def __init__(self, part: int) -> None:
+        self.errors = Counter[int]()
+        self.first = self.last = part
+
+    def windows(self) -> Iterator[tuple[int, int]]:
+        """The errors of the window that ends with each part in which there were any, ascending."""
+        recent: deque[tuple[int, int]] = deque()
+        total = 0
+        for part, count in sorted(self.errors.items()):
+            recent.append((part, count))
+            total += count
+            while recent[0][0] <= part - PARTS:
+                total -= recent.popleft()[1]
+            yield part, total
+
+
+class ErrorCounts:
+    """The errors of all containers since a Unix time. ``source``: a few words for people."""
+
+    def __init__(self, source: str, window_s: float, since_s: float = 0.0) -> None:
+        self.source = source
+        self.window_s = window_s
+        self.since_s = since_s
+        self.containers: dict[str, PastContainer] = {}
+        self.notes: Counter[str] = Counter()
+        """What a person has to know of the data, with the number of times."""
+        self._part_s = window_s / PARTS
+        self._parts = 0
+
+    def add(self, instance: str, at_s: float, errors: int) -> None:
+        """Count errors of a container at a Unix time; 0: it was there. Raises PastError if there are too many."""
+        if at_s < self.since_s:
+            return
+        part = int(at_s // self._part_s)
+        container = self.containers.get(instance)
+        if container is None:
+            if len(self.containers) >= MOST_CONTAINERS:
+                raise PastError(f"{self.source}: more than {MOST_CONTAINERS:,} containers, such as {instance!r}")
+            container = self.containers[instance] = PastContainer(part)
+        container.first, container.last = min(container.first, part), max(container.last, part)
+        if errors:
+            self._parts += part not in container.errors
+            container.errors[part] += errors
+            if self._parts > MOST_PARTS:
+                raise PastError(f"{self.source}: does not fit into memory: set a later --since or a longer --window")
+
+    def at(self, part: int) -> float:
+        """Unix time at which a part begins."""
+        return part * self._part_s
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last part in which any container was there."""
+        found = self.containers.values()
+        return min(each.first for each in found), max(each.last for each in found)
 
 
 class UsualErrors(NamedTuple):
@@ -60,7 +130,7 @@ def judge(counts: ErrorCounts) -> LimitFindings:
     first, last = counts.span
     at_a_time = max(1, round(usual.of * PARTS / (last - first + PARTS)))
     suggested = least_limit(usual.mean, counts.window_s, at_a_time)
-    top = max((errors for one in counts.containers.values() for _, errors in one.windows()), default=0)
+    top = max((errors for each in counts.containers.values() for _, errors in each.windows()), default=0)
     limits = sorted({*(limit for limit in LADDER if limit <= top), Policy().error_limit, suggested})
     return LimitFindings(usual, suggested, {limit: _reaches(counts, limit) for limit in limits})
 
@@ -95,13 +165,13 @@ def _median(numbers: Counter[int]) -> float:
 def _reaches(counts: ErrorCounts, limit: int) -> list[Reach]:
     """When this limit was reached, container by container."""
     at_once = Counter[int]()
-    found = []
+    runs = []
     for instance, container in counts.containers.items():
         rows = [row for row in container.windows() if row[1] >= limit]
         at_once.update(part for part, _ in rows)
-        found += [(instance, *run) for run in _runs(rows)]
-    firsts = sorted(one.first for one in counts.containers.values())
-    lasts = sorted(one.last for one in counts.containers.values())
+        runs += [(instance, *run) for run in _runs(rows)]
+    firsts = sorted(each.first for each in counts.containers.values())
+    lasts = sorted(each.last for each in counts.containers.values())
 
     def is_fleet_wide(start: int) -> bool:
         alive = bisect_right(firsts, start) - bisect_left(lasts, start)  # of one container nobody knows
@@ -110,7 +180,7 @@ def _reaches(counts: ErrorCounts, limit: int) -> list[Reach]:
 
     return [
         Reach(instance, counts.at(first), counts.at(last + 1), errors, is_fleet_wide(first))
-        for instance, first, last, errors in found
+        for instance, first, last, errors in runs
     ]
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from sidecar.cli.asking_options import Asking, asking
-from sidecar.cli.parameters import Invocation
+from sidecar.cli.options import Asking, Invocation, asking
 from sidecar.config.load import load
 from sidecar.config.settings import Config
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.ledger_weeks import SINCE_S, UNTIL_S, busy_week, shadow_week
-from sidecar.cli.report.figures import Cause, FleetReport, HoldPeriod, Times, report_of
+from sidecar.cli.report_figures import Cause, FleetReport, HoldPeriod, Notable, Times, report_of
 from sidecar.core.types import ENTRY_WORDS, Entry
 
 
@@ -32,7 +32,7 @@ CULLS = [
 ]
 BY_CAUSE = (Cause("redis", 2, 1, 1, 0), Cause("http", 1), Cause("unknown", 1), Cause("old", 0, 0, 0, 1))
 SUSPECTS = [Entry("suspect", 1), Entry("recovered", 2), Entry("suspect", 3)]
-ONCE = Times(1, 60.0, 60.0, 60.0)
+ONCE = Times(1, 60.0, 60.0)
 HOLDS = [
     Entry("hold", 10, "", "", "deploy", "ann", 100.0),
     Entry("release", 50),
@@ -44,20 +44,24 @@ REFUSALS = [Entry("denied", at, reason=reason) for at, reason in enumerate(("win
 COUNTED: dict[str, tuple[list[Entry], dict[str, Any]]] = {
     "nothing": ([], {"entries": 0, "first_at": None, "culls": 0, "causes": ()}),
     "culls by cause": (CULLS, {"causes": BY_CAUSE, "culls": 4, "ordered": 1}),
-    "refusals": (REFUSALS, {"refusals": (("window", 2), ("paused", 1))}),
+    "refusals": (REFUSALS, {"refusals": {"window": 2, "paused": 1}}),
     "near misses": (SUSPECTS, {"near_misses": 1, "suspects": 2}),
     "tokens at once": ([Entry("would_cull", at) for at in (0, 599, 600)], {"would_tokens": 2}),
     "retirements": ([Entry("retired", 1), Entry("retired", 2)], {"retirements": 2}),
     "other events": (
         [Entry("not_honoured", at, name) for at, name in enumerate("bab")]
         + [Entry("paused", 4, kind="redis"), Entry("data_loss", 5), Entry("acted", 6, "a")],
-        {"others": (("not_honoured", 3, ("b", "a")), ("paused", 1, ("redis",)), ("data_loss", 1, ()))},
+        {
+            "others": (
+                Notable("not_honoured", 3, ("b", "a")),
+                Notable("paused", 1, ("redis",)),
+                Notable("data_loss", 1, ()),
+            )
+        },
     ),
     "times of one": (took("replaced", 60.0), {"replaced_s": ONCE}),
-    "times of two": (took("replaced", 3.0, 1.0), {"replaced_s": Times(2, 1.0, 3.0, 3.0)}),
-    "times of three": (took("replaced", 1.0, 9.0, 2.0), {"replaced_s": Times(3, 2.0, 9.0, 9.0)}),
-    "times of twenty": (took("replaced", *map(float, range(1, 21))), {"replaced_s": Times(20, 10.0, 19.0, 20.0)}),
-    "times of a hundred": (took("replaced", *map(float, range(1, 101))), {"replaced_s": Times(100, 50.0, 95.0, 100.0)}),
+    "times of two": (took("replaced", 3.0, 1.0), {"replaced_s": Times(2, 1.0, 3.0)}),
+    "times of three": (took("replaced", 1.0, 9.0, 2.0), {"replaced_s": Times(3, 2.0, 9.0)}),
     "without a time": ([Entry("replaced", 1.0, kind="redis")], {"replaced_s": Times()}),
     "a retirement's": ([*took("replaced", 60.0, kind="")], {"retired_s": ONCE, "replaced_s": Times()}),
     "holds": (
@@ -114,7 +118,7 @@ def test_only_entries_of_the_time_count_duplicates_count_once_and_order_does_not
 def test_weeks_add_up() -> None:
     busy = report_of(busy_week(), SINCE_S, UNTIL_S)
     assert busy.causes == (Cause("redis", 8, 7, 1, 0), Cause("unknown", 1, 0, 0, 1))
-    assert busy.replaced_s == Times(8, 23.0, 27.0, 27.0)
+    assert busy.replaced_s == Times(8, 23.0, 27.0)
     assert busy.culls == 9
     shadow = report_of(shadow_week(), SINCE_S, UNTIL_S, mode="shadow")
     assert (shadow.would_culls, shadow.would_recover, shadow.culls) == (3, 2, 0)

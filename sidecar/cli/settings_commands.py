@@ -1,20 +1,32 @@
-"""The settings as options of a command, and the configuration that results. It loads pydantic."""
+"""The commands that take every setting as an option: ``run``, ``check-config``, ``message``. This loads pydantic."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from sidecar.cli.asking_options import VARIABLES, flag_of, keep
-from sidecar.cli.parameters import Command, invocation
+from sidecar.cli.options import VARIABLES, Command, flag_of, invocation, json_option, keep, tell, version_option
+from sidecar.cli.terminal import EXIT_CODES, EXIT_FAILED, complain
+from sidecar.config import contradictions, shown
 from sidecar.config import load as loading
-from sidecar.config.load import SettingsError, load
-from sidecar.config.settings import PREFIX, Config
+from sidecar.config.load import SettingsError, load, origins
+from sidecar.config.settings import PREFIX, Config, config_of
 from sidecar.config.shown import ADVANCED, FIRST, table
 from sidecar.config.sources import former
+
+_EPILOG: Final = f"""\
+{EXIT_CODES}
+
+Every option of a setting is also an environment variable (--error-limit is ARBITER_ERROR_LIMIT) and a key of the TOML
+file (error_limit). Options win over the environment, the environment over the file, the file over the preset. A switch
+such as --standby needs no value. Durations: 10s, 500ms, 5m, 1h; a bare number is seconds."""
+
+
+# -- the settings as options ------------------------------------------------------------------------------------
 
 
 @cache
@@ -75,16 +87,11 @@ def given(ctx: click.Context) -> dict[str, str]:
     return {name: ctx.meta[name] for name in _options() if name in ctx.meta}
 
 
-def values(ctx: click.Context) -> dict[str, Any]:
-    """The value of every setting. Raises UsageError, with a line for each problem."""
-    try:
-        return loading.values(given(ctx), invocation(ctx).environ)
-    except SettingsError as error:
-        raise click.UsageError(str(error)) from None
-
-
 def config(ctx: click.Context) -> Config:
-    """The configuration of this container, without the variables of commands. Raises UsageError as ``values``."""
+    """The configuration of this container, without the variables of commands.
+
+    Raises UsageError, with a line for each problem.
+    """
     variables = invocation(ctx).environ
     flags, environ = given(ctx), {name: variables[name] for name in variables if name not in VARIABLES}
     try:
@@ -93,3 +100,61 @@ def config(ctx: click.Context) -> Config:
         if not all(problem.startswith("ARBITER_TOKEN_FILE") for problem in error.problems):
             raise click.UsageError(str(error)) from None
         return load({**flags, "token_file": ""}, environ)  # not every user may read it, and a GET needs no token
+
+
+def _values(ctx: click.Context) -> dict[str, Any]:
+    """The value of every setting. Raises UsageError, with a line for each problem."""
+    try:
+        return loading.values(given(ctx), invocation(ctx).environ)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+
+
+# -- the commands -----------------------------------------------------------------------------------------------
+
+
+@click.command(cls=SettingsCommand, explains_settings=True, epilog=_EPILOG)
+@version_option
+@click.pass_context
+def run(ctx: click.Context, /) -> int:
+    """Run the sidecar beside one container."""
+    serve = invocation(ctx).serve
+    effective = _values(ctx)
+    return serve(effective) if serve else 0
+
+
+@click.command(cls=SettingsCommand, epilog=_EPILOG)
+@click.option("--changed", is_flag=True, help="Only the settings that differ from their defaults.")
+@version_option
+@json_option
+@click.pass_context
+def check_config(ctx: click.Context, /, *, changed: bool, as_json: bool) -> int:
+    """Print the effective settings and their origins."""
+    write = shown.as_json if as_json else shown.effective
+    effective = _values(ctx)
+    text = write(effective, origins(given(ctx), invocation(ctx).environ), is_changed_only=changed)
+    if text:
+        click.echo(text)
+    else:
+        complain("every setting has its default")
+    for sentence in contradictions.warnings(config_of(effective)):
+        complain(f"warning: {sentence}")
+    return 0
+
+
+@click.command(cls=SettingsCommand)
+@json_option
+@click.pass_context
+def message(ctx: click.Context, /, *, as_json: bool) -> int:
+    """Send a test message to the webhook.
+
+    It prints the answer. The exit code is 1 when the webhook did not take it, 2 when the settings name none.
+    """
+    from sidecar.app import build_optional  # noqa: PLC0415 - the HTTP client of the messages, for this command alone
+
+    effective = config(ctx)
+    if not effective.notify.has_webhook:
+        raise click.UsageError("no webhook is set: ARBITER_WEBHOOK_URL or ARBITER_WEBHOOK_URL_FILE")
+    outcome, is_sent = asyncio.run(build_optional.send_test_message(effective))
+    tell({"outcome": outcome, "sent": is_sent}, outcome, as_json=as_json)
+    return 0 if is_sent else EXIT_FAILED

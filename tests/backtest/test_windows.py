@@ -7,9 +7,8 @@ from random import Random
 
 import pytest
 
-from sidecar.backtest import error_counts
-from sidecar.backtest.error_counts import ErrorCounts, PastError
-from sidecar.backtest.limits import LimitFindings, judge, usual_errors
+from sidecar.backtest import windows
+from sidecar.backtest.windows import ErrorCounts, LimitFindings, PastError, judge, usual_errors
 
 BEGIN = 1_700_000_040
 """The beginning of a window of 60 s."""
@@ -97,8 +96,8 @@ def test_windows_of_an_incident_are_not_usual() -> None:
 
 
 def test_past_that_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(error_counts, "MOST_PARTS", 3)
-    monkeypatch.setattr(error_counts, "MOST_CONTAINERS", 2)
+    monkeypatch.setattr(windows, "MOST_PARTS", 3)
+    monkeypatch.setattr(windows, "MOST_CONTAINERS", 2)
     counts = ErrorCounts("a log", 60.0)
     for day in range(3):
         counts.add("a", BEGIN + day * 86_400, 1)

@@ -8,8 +8,8 @@ from typing import Any
 import click
 import pytest
 
-from sidecar.cli import fleet_table
-from sidecar.cli.fleet_table import DUPLICATE, GONE, SILENT, Row, head, hold_line, rows, span
+from sidecar.cli import fleet_command
+from sidecar.cli.fleet_command import DUPLICATE, GONE, SILENT, Row, head, hold_line, rows, span
 from sidecar.core.claims import CauseTrial, Fleet
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import fleet_json
@@ -34,8 +34,8 @@ RENAME = "each needs an ARBITER_INSTANCE of its own"
 
 
 def shown(seen: dict[str, Any], width: int = 80, *, is_all: bool = False) -> list[str]:
-    limit = None if is_all else fleet_table.ROWS_LIMIT
-    return list(map(click.unstyle, fleet_table.as_text(seen, NOW, width, limit)))
+    limit = None if is_all else fleet_command.ROWS_LIMIT
+    return list(map(click.unstyle, fleet_command.as_text(seen, NOW, width, limit)))
 
 
 def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
@@ -278,7 +278,7 @@ ROWS: Sequence[Row] = [
 
 
 def table(rows: Sequence[Row], width: int) -> list[str]:
-    return list(map(click.unstyle, fleet_table.table(rows, width)))
+    return list(map(click.unstyle, fleet_command.table(rows, width)))
 
 
 def test_small_terminal_shows_what_matters() -> None:
@@ -305,6 +305,6 @@ def test_name_is_never_cut_because_people_search_for_it(width: int) -> None:
 
 @pytest.mark.parametrize("name", ["\x1b[2J\x1b[31mred", "a\nb\rc\x07", "\u202eturned", "\x9b2J", "\ud800"])
 def test_no_letter_of_others_moves_the_cursor(name: str) -> None:
-    lines = fleet_table.table([{"instance": name, "state": "suspect", "kind": name, "life": name}], 120)
+    lines = fleet_command.table([{"instance": name, "state": "suspect", "kind": name, "life": name}], 120)
     assert "\x1b[33m" in lines[1]
     assert all(map(str.isprintable, map(click.unstyle, lines)))

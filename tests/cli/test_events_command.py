@@ -16,9 +16,9 @@ from harness.local_http import serving
 from harness.memory_store import MemoryLedger
 from harness.ports import free_port
 from harness.raw_http import Observed
-from sidecar.cli import application, ledger_reader, local_api
-from sidecar.cli.asking_options import Asking
-from sidecar.cli.ledger_reader import LedgerReader
+from sidecar.cli import application, events_command, local_api
+from sidecar.cli.events_command import LedgerReader
+from sidecar.cli.options import Asking
 from sidecar.config.load import load
 from sidecar.core.claims import Unknown
 from sidecar.core.types import US_PER_S, Entry
@@ -81,7 +81,7 @@ class LedgerServer:
             pauses = iter(steps)
 
             def pause(seconds: float) -> None:
-                assert seconds == ledger_reader.FOLLOW_S
+                assert seconds == events_command.FOLLOW_S
                 next(pauses, end)()
 
             with suppress(EndOfStepsError):
@@ -124,7 +124,7 @@ LINES: Final = {
 
 @pytest.mark.parametrize(("event", "line"), LINES.values(), ids=LINES)
 def test_event_is_one_line(event: Entry, line: str) -> None:
-    assert ledger_reader.as_text(event._asdict()) == f"2026-01-08 12:00:00Z  {line}"
+    assert events_command.as_text(event._asdict()) == f"2026-01-08 12:00:00Z  {line}"
 
 
 async def test_events_that_come_late_stand_at_their_time_and_none_is_a_sentence(
@@ -158,12 +158,12 @@ DETAILS = {
 
 @pytest.mark.parametrize(("detail", "below"), DETAILS.values(), ids=DETAILS)
 def test_evidence_of_a_cull_stands_indented_below_its_line(detail: str, below: Sequence[str]) -> None:
-    observed = ledger_reader.as_text(CULLED._replace(detail=detail)._asdict())
+    observed = events_command.as_text(CULLED._replace(detail=detail)._asdict())
     assert observed.split("\n") == [CULLED_LINE, *below]
 
 
 async def test_all_pages_are_read(ledger: LedgerServer, capsys: pytest.CaptureFixture[str]) -> None:
-    count = 2 * ledger_reader.PAGE + 1
+    count = 2 * events_command.PAGE + 1
     ledger.keep(*(ledger.entry("suspect", detail=str(number)) for number in range(count)))
     assert await ledger.run("events", "--json") == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -234,10 +234,10 @@ async def test_following_outlives_the_sidecar(ledger: LedgerServer, monkeypatch:
         def refuse(*_: object) -> None:
             raise local_api.NoSidecarError("away")
 
-        monkeypatch.setattr(ledger_reader, "ask", refuse)
+        monkeypatch.setattr(events_command, "ask", refuse)
 
     def find() -> None:
-        monkeypatch.setattr(ledger_reader, "ask", local_api.ask)
+        monkeypatch.setattr(events_command, "ask", local_api.ask)
         ledger.keep(ledger.entry("recovered"))
 
     assert await ledger.follow(lose, nothing, find) == ["suspect", "recovered"]
@@ -275,7 +275,7 @@ async def test_report_as_json_names_its_numbers(ledger: LedgerServer, capsys: py
     assert found["causes"] == [{"kind": "redis", "culls": 1, "helped": 0, "unhelped": 0, "unclear": 0}]
     assert found["refusals"] == {"paused": 1}
     assert found["holds"][0]["seconds"] == 60.0
-    assert found["replaced_s"] == {"count": 0, "p50": 0.0, "p95": 0.0, "longest": 0.0}
+    assert found["replaced_s"] == {"count": 0, "median": 0.0, "longest": 0.0}
 
 
 async def test_report_is_a_page_too(ledger: LedgerServer, capsys: pytest.CaptureFixture[str]) -> None:
