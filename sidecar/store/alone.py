@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from sidecar.core.claims import Beat, Presence
 from sidecar.core.fleet.members import About
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
-from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_row
+from sidecar.core.fleet.view import BeatReply, Edits, Listing, MemberKey, View, member_row
 from sidecar.core.types import US_PER_S, Entry, State
 
 R = TypeVar("R")
@@ -65,8 +65,7 @@ class AloneStore:
             beating={instance: last.incarnation} if is_there and instance in self.culls else {},
             newest_us=self._last_us,
             causes=_causes(last),
-            incarnation=last.incarnation,
-            identity=last.identity,
+            member=MemberKey(last.incarnation, last.identity),
             seen_us=self._last_us if is_there else 0,
             median_errors=last.errors,
         )

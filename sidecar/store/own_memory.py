@@ -17,7 +17,7 @@ from typing import Final
 from sidecar.core.claims import Beat, Denied
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Epoch, HoldRow
-from sidecar.core.fleet.view import Attend, Attended, BeatReply, Known, MemberKey, member_incarnation, member_of
+from sidecar.core.fleet.view import Attend, Attended, BeatReply, Known, MemberKey
 from sidecar.core.types import US_PER_S, Hold
 
 DUPLICATE_BEATS: Final = 3
@@ -65,12 +65,12 @@ class OwnBeats:
     def take(self, beat: Beat, reply: BeatReply) -> None:
         """Take the answer to a beat."""
         former, member = reply.former, MemberKey(beat.incarnation, beat.identity)
-        if self._member == member and member.is_other(member_of(former)):
+        if self._member == member and member.is_other(MemberKey.load(former)):
             self._duplicate_until = self._clock() + self._duplicate_s
         self._member = member
         self.holds.take(beat.instance, reply)
         # Our own row is there if an answer was lost.
-        is_newcomer = not former or (self._is_unanswered and member_incarnation(former) == beat.incarnation)
+        is_newcomer = not former or (self._is_unanswered and MemberKey.load(former).incarnation == beat.incarnation)
         self._is_arriving = self._is_arriving or (beat.first and is_newcomer)
 
     def is_due(self) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord
-from sidecar.core.fleet.view import BeatReply, View, member_incarnation, member_of, settings_in_force
+from sidecar.core.fleet.view import BeatReply, MemberKey, View, settings_in_force
 from sidecar.core.types import DETAIL_LIMIT, ENTRY_WORDS, Entry
 
 R = TypeVar("R", bound=StoredRecord)
@@ -86,7 +86,7 @@ def view(reply: Any) -> View:
     now, records, culls, leases, holds, settings, alive, beating, newest, causes, control, *rest = reply
     grants, refunded, row, seen, departed, run_id, median_errors = rest
     revision, epoch, state = records
-    now_us, heard, member = _number(now), times(settings), member_of(_text(row))
+    now_us, heard = _number(now), times(settings)
     return View(
         now_us,
         FleetState.load(_text(state)) or FleetState(),
@@ -101,12 +101,11 @@ def view(reply: Any) -> View:
         settings=settings_in_force(heard, now_us),
         settings_texts=tuple(heard),
         alive=_number(alive),
-        beating={name: member_incarnation(text) for name, text in _table(beating).items()},
+        beating={name: MemberKey.load(text).incarnation for name, text in _table(beating).items()},
         newest_us=max(times(newest).values(), default=0),
         causes=_counts(causes),
         control={word: number for word, number in _counts(control).items() if number > 0},
-        incarnation=member.incarnation,
-        identity=member.identity,
+        member=MemberKey.load(_text(row)),
         seen_us=_us(seen),
         departed_us=_us(departed),
         median_errors=_number(median_errors),

@@ -18,9 +18,8 @@ from sidecar.core.fleet.view import (
     BeatReply,
     Edits,
     Listing,
+    MemberKey,
     View,
-    member_incarnation,
-    member_of,
     member_row,
     settings_in_force,
 )
@@ -120,7 +119,7 @@ class MemoryStore(AloneStore):
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
         now_us, roster = self._clock_us(), self._roster
         recent = (now_us - expiry_us, now_us + AHEAD_US)
-        newest, member, heard = roster.alive.at(-1), member_of(roster.rows.get(instance, "")), dict(self._heard)
+        newest, heard = roster.alive.at(-1), dict(self._heard)
         return replace(
             await super().read(instance, window_us=window_us, expiry_us=expiry_us),
             revision=self.revision,
@@ -128,15 +127,14 @@ class MemoryStore(AloneStore):
             settings_texts=tuple(heard),
             alive=roster.alive.count(*recent),
             beating={
-                name: member_incarnation(roster.rows[name])
+                name: MemberKey.load(roster.rows[name]).incarnation
                 for name in self.culls
                 if roster.has_recent_beat(name, *recent)
             },
             newest_us=newest[1] if newest else 0,
             causes=dict(roster.causes),
             control=dict(roster.control),
-            incarnation=member.incarnation,
-            identity=member.identity,
+            member=MemberKey.load(roster.rows.get(instance, "")),
             seen_us=roster.alive.score(instance) or 0,
             departed_us=roster.departed.score(instance) or 0,
             median_errors=roster.medians()[0],

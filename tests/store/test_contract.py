@@ -205,7 +205,7 @@ async def test_beat_is_answered_with_the_summary_and_is_read_back(store: Store, 
     view = await look(store, "b")
     assert (view.alive, view.newest_us, view.causes) == (3, clock.now_us, {"redis": 1})
     assert (view.settings, view.settings_texts) == ((FleetSettings(),), (SETTINGS,))
-    assert (view.incarnation, view.seen_us, view.departed_us) == ("1", clock.now_us - S, 0)
+    assert (view.member.incarnation, view.seen_us, view.departed_us) == ("1", clock.now_us - S, 0)
 
 
 @of_a_fleet
@@ -257,7 +257,7 @@ async def test_member_that_leaves_is_counted_nowhere(store: Store, clock: Clock,
     assert (heard.alive, heard.causes, heard.former) == (0, {}, "1\nredis\n0")
     assert (heard.median_errors, heard.median_ratio) == (-1, -1)
     view = await look(store)
-    assert (view.alive, view.incarnation, view.seen_us) == (0, "", 0)
+    assert (view.alive, view.member.incarnation, view.seen_us) == (0, "", 0)
     assert view.departed_us == (clock.now_us if presence is Presence.GONE else 0)
     assert (await store.members(most=10, since_us=0)).members == []
     await send_beat(store, beat("a"))

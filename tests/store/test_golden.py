@@ -18,7 +18,7 @@ from harness.stores import PREFIX, WINDOW_US, S, beat, commit, look, send_beat, 
 from sidecar.core.claims import Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
-from sidecar.core.fleet.view import View
+from sidecar.core.fleet.view import MemberKey, View
 from sidecar.core.types import Entry
 from sidecar.store.redis import KEPT_S
 from sidecar.store.redis_content import BEAT, COMMIT, READ
@@ -146,7 +146,7 @@ async def test_golden_copy_is_read(faketime_redis: RedisServer, open_store: Open
         newest_us=START_US + S,
         causes={"redis": 2},
         control={"refused|redis": 1, "refused|db": 1, "ended|db": 1},
-        incarnation="life 1",
+        member=MemberKey("life 1"),
         seen_us=START_US + S,
         median_errors=view.median_errors,
     )

@@ -32,7 +32,6 @@ from sidecar.core.fleet.view import (
     Request,
     ReturnGrant,
     View,
-    member_incarnation,
 )
 from sidecar.core.types import US_PER_S, Hold
 
@@ -64,7 +63,7 @@ def is_due(reply: BeatReply, beat: Beat, known: Known, settings: FleetSettings) 
     )
     has_ended = 0 < state.due_us <= reply.now_us
     has_several = reply.alive > 1 and reply.now_us - state.several_us >= SEVERAL_EVERY_US
-    is_other_incarnation = member_incarnation(reply.former) != beat.incarnation
+    is_other_incarnation = MemberKey.load(reply.former).incarnation != beat.incarnation
     is_sick = trial.is_majority(reply.median_errors, settings.error_limit, sum(reply.causes.values()), reply.alive)
     return (
         (has_members_gone or has_ended or has_several or is_other_incarnation)

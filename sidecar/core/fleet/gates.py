@@ -14,7 +14,7 @@ from sidecar.core.fleet.draft import HOUR_US, Draft
 from sidecar.core.fleet.fleet_settings import OFF, Share
 from sidecar.core.fleet.grant_window import RULES, Quota
 from sidecar.core.fleet.trial import FIRST
-from sidecar.core.fleet.view import MemberKey
+from sidecar.core.fleet.view import MemberKey, differ
 from sidecar.core.types import US_PER_S
 
 OTHER_PROCESS_US: Final = 15 * US_PER_S
@@ -77,9 +77,9 @@ def by_other_holder(draft: Draft, claim: Claim) -> GateRefusal | None:
     A sidecar that was restarted without its state has another identity, too: it gets its token after an expiry.
     """
     cull = draft.culls[claim.instance]
-    is_other = MemberKey(identity=cull.identity).is_other(MemberKey(identity=claim.identity))
     wait_us = cull.occupied_us - draft.now_us
-    return GateRefusal("duplicate", wait_us) if is_other and wait_us > 0 else None
+    is_other = wait_us > 0 and differ(cull.identity, claim.identity)
+    return GateRefusal("duplicate", wait_us) if is_other else None
 
 
 def by_duplicate(draft: Draft, instance: str, member: MemberKey) -> GateRefusal | None:
@@ -89,7 +89,7 @@ def by_duplicate(draft: Draft, instance: str, member: MemberKey) -> GateRefusal 
     """
     noted_us = draft.duplicates.get(instance, 0)
     is_noted = bool(noted_us) and draft.now_us - noted_us < draft.limits.expiry_us
-    is_seen = member.is_other(MemberKey(draft.view.incarnation, draft.view.identity))
+    is_seen = member.is_other(draft.view.member)
     is_duplicate = is_noted or draft.request.is_duplicate or is_seen
     return GateRefusal("duplicate", draft.settings.beat_us) if is_duplicate else None
 
@@ -165,7 +165,7 @@ def _is_available(draft: Draft, instance: str) -> bool:
     """Whether the requester is among the available."""
     view = draft.view
     is_alive = bool(view.seen_us) and draft.now_us - view.seen_us <= draft.limits.expiry_us
-    return is_alive and not draft.is_out(instance, view.incarnation)
+    return is_alive and not draft.is_out(instance, view.member.incarnation)
 
 
 # -- spacing, window ------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from sidecar.core.fleet import trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.fleet_settings import OFF
 from sidecar.core.fleet.records import Cull, CullOutcome
-from sidecar.core.fleet.view import MemberKey
+from sidecar.core.fleet.view import MemberKey, differ
 from sidecar.core.types import US_PER_S, Entry
 
 UNKNOWN: Final = "unknown"
@@ -116,7 +116,7 @@ def arrive(draft: Draft, beat: Beat, waited_us: int = 0) -> bool:
     instance, cull = beat.instance, draft.culls.get(beat.instance)
     if cull is not None and draft.is_out(instance, beat.incarnation):
         # Another container of this name, or another sidecar of this one, does not know of the grant.
-        if not MemberKey(identity=cull.identity).is_other(MemberKey(identity=beat.identity)):
+        if not differ(cull.identity, beat.identity):
             draft.culls[instance] = replace(cull, occupied_us=draft.now_us + draft.limits.expiry_us)
         return False
     places: list[str] = []

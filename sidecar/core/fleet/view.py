@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from sidecar.core.claims import Beat, Claim, LeaseRequest, Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
@@ -74,25 +74,20 @@ class MemberKey(NamedTuple):
     incarnation: str = ""
     identity: str = ""
 
+    @classmethod
+    def load(cls, row: str) -> Self:
+        """The key in a member row."""
+        incarnation, _, rest = row.partition("\n")
+        return cls(incarnation, rest.partition("\n")[0] if rest.count("\n") > 1 else "")
+
     def is_other(self, other: MemberKey) -> bool:
         """Whether both are known and differ; an older version tells no identity."""
-        return _differ(self.incarnation, other.incarnation) or _differ(self.identity, other.identity)
+        return differ(self.incarnation, other.incarnation) or differ(self.identity, other.identity)
 
 
-def member_incarnation(row: str) -> str:
-    """The incarnation in a member row."""
-    return row.partition("\n")[0]
-
-
-def member_of(row: str) -> MemberKey:
-    """The incarnation and the identity in a member row."""
-    incarnation, _, rest = row.partition("\n")
-    identity = rest.partition("\n")[0] if rest.count("\n") > 1 else ""
-    return MemberKey(incarnation, identity)
-
-
-def _differ(own: str, other: str) -> bool:
-    return bool(own) and bool(other) and own != other
+def differ(one: str, other: str) -> bool:
+    """Whether both are known and differ."""
+    return bool(one) and bool(other) and one != other
 
 
 AHEAD_US: Final = US_PER_S
@@ -148,9 +143,8 @@ class View:
     """Suspects by cause."""
     control: Mapping[str, int] = field(default_factory=dict)
     """By ``"<refused|recovered|ended>|<cause>"``: suspects that were refused, and of these that recovered or ended."""
-    incarnation: str = ""
-    identity: str = ""
-    """Both of the last beat under the requester's name."""
+    member: MemberKey = field(default_factory=MemberKey)
+    """That of the last beat under the requester's name."""
     seen_us: int = 0
     """The requester's last beat."""
     departed_us: int = 0

@@ -24,6 +24,7 @@ from sidecar.core.fleet.view import (
     Edits,
     EndHold,
     Known,
+    MemberKey,
     PutHold,
     Request,
     ReturnGrant,
@@ -386,7 +387,7 @@ views = st.builds(
     beating=st.dictionaries(instances, lives),
     causes=st.dictionaries(kinds, st.integers(0, 5)),
     control=st.dictionaries(st.sampled_from(["refused|redis", "recovered|redis", "ended|redis"]), st.integers(0, 9)),
-    incarnation=lives,
+    member=st.builds(MemberKey, lives),
     seen_us=instants,
     departed_us=st.just(0) | instants,
 )

@@ -14,7 +14,7 @@ from sidecar.core.fleet.fleet_settings import OFF, FleetSettings
 from sidecar.core.fleet.gates import GateRefusal
 from sidecar.core.fleet.grant_window import Bounds
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial
-from sidecar.core.fleet.view import View
+from sidecar.core.fleet.view import MemberKey, View
 from sidecar.core.types import US_PER_S, Hold
 
 S = US_PER_S
@@ -97,7 +97,7 @@ def out(count: int) -> dict[str, Cull]:
 
 def serving(alive: int, missing: int, *, seen_us: int = NOW, life: str = "", own: bool = False) -> View:
     culls = out(missing) | (OWN if own else {})
-    return View(NOW, alive=alive, seen_us=seen_us, incarnation=life, culls=culls)
+    return View(NOW, alive=alive, seen_us=seen_us, member=MemberKey(life), culls=culls)
 
 
 @pytest.mark.parametrize(
