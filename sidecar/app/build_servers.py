@@ -17,14 +17,13 @@ from sidecar.core.types import CHECK_JITTER
 from sidecar.inputs import report_api
 from sidecar.inputs.datagram import Datagrams
 from sidecar.net.address_gate import AddressGate, parse_networks
-from sidecar.net.client_tls import KeyPair
-from sidecar.net.sockets import naming_setting
+from sidecar.net.credential_files import KeyPair, Token
+from sidecar.net.listening import naming_setting
 from sidecar.net.tls import ServerTls
-from sidecar.net.token_check import TokenCheck
-from sidecar.net.token_file import Token
 from sidecar.server import health
 from sidecar.server.agent_check import AgentCheck
 from sidecar.server.fleet_api import FleetApi
+from sidecar.server.health import MetricsPage, public_pages
 from sidecar.server.ledger_api import get_events
 from sidecar.server.listeners import Listeners
 from sidecar.server.local_server import LocalServer
@@ -32,8 +31,7 @@ from sidecar.server.orders import HoldsApi
 from sidecar.server.overrides import OverridesApi
 from sidecar.server.page import status_page
 from sidecar.server.public import PublicServer
-from sidecar.server.public_pages import MetricsPage, public_pages
-from sidecar.server.request_check import RequestCheck
+from sidecar.server.request_check import RequestCheck, TokenCheck
 from sidecar.server.why import Why, WhyIdentity, WhySources
 from sidecar.telemetry.log import logger
 from sidecar.telemetry.metrics import of_datagrams

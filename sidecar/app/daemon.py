@@ -21,7 +21,7 @@ from sidecar.app.run_lock import RunLock
 from sidecar.config import contradictions
 from sidecar.core.life.events import StopRequested
 from sidecar.core.types import State
-from sidecar.net.sockets import CannotListenError
+from sidecar.net.listening import CannotListenError
 from sidecar.net.threads import DaemonThreads, in_thread
 from sidecar.runlock import LockError
 from sidecar.telemetry.log import logger

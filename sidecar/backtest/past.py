@@ -30,7 +30,7 @@ from urllib.parse import SplitResult, urlencode
 
 from sidecar.backtest.windows import PARTS, ErrorCounts, PastError
 from sidecar.config.addresses import web_parts
-from sidecar.net.token_file import SHORTEST, Token
+from sidecar.net.credential_files import SHORTEST, Token
 from sidecar.runlock import durations
 
 ERROR_STATUS: Final = 500

@@ -19,9 +19,8 @@ import click
 from sidecar.cli.options import HINT, TOKEN, Asking, Remote
 from sidecar.cli.terminal import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE, cause, complain
 from sidecar.config import addresses
-from sidecar.net.client_tls import KeyPair
-from sidecar.net.token_file import LONGEST, SHORTEST, Token
-from sidecar.server.public_request import TAKES_NO_BODY
+from sidecar.net.credential_files import LONGEST, SHORTEST, KeyPair, Token
+from sidecar.server.public_http import TAKES_NO_BODY
 
 SLACK_S: Final = 8.0
 """Time that an answer may take beyond the time-out of Redis; the listener gives up before that."""

@@ -22,7 +22,7 @@ from sidecar import __version__
 from sidecar.cli.terminal import EXIT_CODES, PROGRAM
 from sidecar.config import addresses, sources
 from sidecar.config.settings import Config, parts_of, setting_names
-from sidecar.net.client_tls import KeyPair
+from sidecar.net.credential_files import KeyPair
 from sidecar.runlock import durations
 
 F = TypeVar("F", bound=Callable[..., Any])

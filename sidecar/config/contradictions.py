@@ -249,7 +249,7 @@ def _token(c: Config) -> Iterator[str]:
                 "everyone could see the page, and hold the service"
             )
         return
-    from sidecar.net.token_file import SHORTEST, Token  # noqa: PLC0415 - most have none
+    from sidecar.net.credential_files import SHORTEST, Token  # noqa: PLC0415 - most have none
 
     if not Token(c.server.token_file).is_there:
         yield f"ARBITER_TOKEN_FILE: {c.server.token_file} cannot be read, or holds no token of {SHORTEST} bytes or more"
@@ -257,7 +257,7 @@ def _token(c: Config) -> Iterator[str]:
 
 def _certificate(c: Config) -> Iterator[str]:
     if c.tls.tls_cert and c.tls.tls_key:
-        from sidecar.net.client_tls import KeyPair  # noqa: PLC0415 - as above
+        from sidecar.net.credential_files import KeyPair  # noqa: PLC0415 - as above
         from sidecar.net.tls import problem  # noqa: PLC0415 - as above
 
         if wrong := problem(KeyPair(c.tls.tls_cert, c.tls.tls_key)):

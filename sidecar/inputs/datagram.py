@@ -17,7 +17,7 @@ from typing import Final
 
 from sidecar.core.app_reports import Report
 from sidecar.inputs.statsd import PacketReader
-from sidecar.net.sockets import address_of, bind_unix, remove_stale
+from sidecar.net.listening import address_of, bind_unix, remove_stale
 
 BATCH: Final = 128
 BATCH_BYTES: Final = 4_096

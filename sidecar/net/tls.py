@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from sidecar.net.client_tls import KeyPair, first_pem, no_password
+from sidecar.net.credential_files import KeyPair, first_pem, no_password
 from sidecar.net.threads import in_thread
 
 CHECK_S: Final = 3.0

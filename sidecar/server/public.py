@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from sidecar.net.http_error import HttpError
 from sidecar.net.listening import Listening
-from sidecar.server.public_answer import PublicAnswer, refusal
-from sidecar.server.public_request import END, HEAD_LIMIT, PublicRequest, parse, refuse_hopeless
+from sidecar.server.public_http import END, HEAD_LIMIT, PublicAnswer, PublicRequest, parse, refusal, refuse_hopeless
 
 if TYPE_CHECKING:
     from sidecar.net.address_gate import AddressGate

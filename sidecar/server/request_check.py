@@ -8,6 +8,7 @@ token.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import struct
@@ -19,6 +20,9 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs
 
 from sidecar.net import web
+from sidecar.net.credential_files import bearer_token, is_same
+from sidecar.net.threads import in_thread
+from sidecar.net.web import HttpError
 
 Authorize = Callable[[str | None], Awaitable[bool]]
 """Whether an ``Authorization`` header, or its absence, has the token; ``HttpError`` if the check fails."""
@@ -112,3 +116,33 @@ def _user(request: web.BaseRequest) -> str:
     except (AttributeError, OSError):  # another kind of socket, or it is closed already
         return ""
     return f" by user {_CREDENTIALS.unpack(packed)[1]}"
+
+
+LIMIT_S: Final = 2.0
+
+
+class TokenCheck:
+    """Compares a request's token with what ``read`` returns, ``b""`` for none. A request waits ``limit_s`` at most."""
+
+    def __init__(self, read: Callable[[], bytes], limit_s: float = LIMIT_S) -> None:
+        self._read = read
+        self._limit_s = limit_s
+        self._reading: asyncio.Task[bytes] | None = None
+
+    async def allows(self, header: str | None) -> bool:
+        """Whether this ``Authorization`` header has the token; ``HttpError`` if its file cannot be read in time."""
+        given = bearer_token(header)
+        if not given:
+            return False
+        try:
+            async with asyncio.timeout(self._limit_s):
+                token = await self._token()
+        except (TimeoutError, RuntimeError):  # RuntimeError: no thread can be started
+            sentence = f"token: the file of ARBITER_TOKEN_FILE cannot be read within {self._limit_s:g} s, try again"
+            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "token_file", sentence) from None
+        return is_same(given, token)
+
+    async def _token(self) -> bytes:
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(in_thread(self._read))
+        return await asyncio.shield(self._reading)

@@ -26,7 +26,7 @@ from sidecar.core.types import Entry, Hold, State
 from sidecar.net import web
 from sidecar.net.http_error import HttpError
 from sidecar.server.health import why_down
-from sidecar.server.public_answer import JSON, PLAIN, PublicAnswer
+from sidecar.server.public_http import JSON, PLAIN, PublicAnswer
 from sidecar.server.remedies import Outlook, remedies
 from sidecar.server.why_text import as_text
 

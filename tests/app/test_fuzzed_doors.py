@@ -30,10 +30,9 @@ from sidecar.inputs.exposition import BadPageError, Scanner
 from sidecar.inputs.report_bodies import MOST_ERRORS
 from sidecar.inputs.series_selection import SeriesSelection
 from sidecar.server.agent_check import AgentCheck
-from sidecar.server.health import Health
+from sidecar.server.health import Health, public_pages
 from sidecar.server.public import PublicServer
-from sidecar.server.public_answer import PublicAnswer
-from sidecar.server.public_pages import public_pages
+from sidecar.server.public_http import PublicAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

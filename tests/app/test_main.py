@@ -17,7 +17,7 @@ import pytest
 from harness.composition import on_any_port
 from harness.waiting import wait_for
 from sidecar.app import daemon
-from sidecar.net.sockets import CannotListenError, naming_setting
+from sidecar.net.listening import CannotListenError, naming_setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ from sidecar.cli import application
 from sidecar.cli.local_api import NoSidecarError, Reply, ask
 from sidecar.cli.options import Asking, Remote
 from sidecar.config.load import load
-from sidecar.net.client_tls import KeyPair
+from sidecar.net.credential_files import KeyPair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

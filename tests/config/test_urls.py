@@ -130,7 +130,7 @@ def test_file_behind_a_closed_directory_is_a_sentence_too(tmp_path: Path) -> Non
     """``Path.is_file`` raises there, in place of answering."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    importlib.import_module("sidecar.net.token_file")  # the other user may not be able to read it
+    importlib.import_module("sidecar.net.credential_files")  # the other user may not be able to read it
     os.seteuid(65534)
     try:
         for name in ("token_file", "cull_hook"):

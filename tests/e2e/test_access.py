@@ -17,7 +17,7 @@ from harness.certificates import Authority
 from harness.ports import free_port
 from harness.sidecar import AT_ONCE, Sidecar, command
 from harness.waiting import wait_for
-from sidecar.net.client_tls import KeyPair
+from sidecar.net.credential_files import KeyPair
 
 if TYPE_CHECKING:
     from harness.children import Children, StartSidecar

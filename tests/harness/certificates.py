@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from harness.binaries import require
-from sidecar.net.client_tls import KeyPair, first_pem
+from sidecar.net.credential_files import KeyPair, first_pem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,14 +13,14 @@ import pytest
 from harness.raw_http import RawConnection
 from sidecar.net.http_error import HttpError
 from sidecar.server.public import PublicServer
-from sidecar.server.public_answer import PublicAnswer
+from sidecar.server.public_http import PublicAnswer
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable
 
     from harness.raw_http import Observed
-    from sidecar.server.public_request import PublicRequest
+    from sidecar.server.public_http import PublicRequest
 
 
 def up(request: PublicRequest) -> PublicAnswer:

@@ -18,7 +18,7 @@ from harness.certificates import client_context
 from harness.child import Child, python_env
 from harness.fork_server import FORK_SERVER, ForkedProcess
 from harness.ports import free_port
-from sidecar.net.client_tls import KeyPair
+from sidecar.net.credential_files import KeyPair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,14 +20,14 @@ from harness.certificates import Authority, certificate, client_context
 from harness.public_door import connect, place_of, public_door, up
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
-from sidecar.net.client_tls import KeyPair
+from sidecar.net.credential_files import KeyPair
 from sidecar.net.tls import ServerTls, client_ca_problem, problem
 from sidecar.server import public
-from sidecar.server.public_answer import PublicAnswer
+from sidecar.server.public_http import PublicAnswer
 
 if TYPE_CHECKING:
     from sidecar.server.public import PublicServer
-    from sidecar.server.public_request import PublicRequest
+    from sidecar.server.public_http import PublicRequest
 
 DAY_S = 86_400
 UP = get("/up")

@@ -17,14 +17,13 @@ from sidecar.core.life.container import Snapshot, start
 from sidecar.core.life.events import StopRequested
 from sidecar.core.types import Evidence, Latch, Policy, State
 from sidecar.server import health
-from sidecar.server.public_pages import public_pages
+from sidecar.server.health import public_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sidecar.core.life.container import Container
-    from sidecar.server.public_answer import PublicAnswer
-    from sidecar.server.public_request import PublicRequest
+    from sidecar.server.public_http import PublicAnswer, PublicRequest
 
 STALE_S = 38.0
 SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"

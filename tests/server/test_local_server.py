@@ -16,7 +16,7 @@ from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, get, post
 from harness.waiting import eventually
 from sidecar.net import web
-from sidecar.net.client_tls import KeyPair
+from sidecar.net.credential_files import KeyPair
 from sidecar.net.tls import ServerTls
 from sidecar.server import local_server
 

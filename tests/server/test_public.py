@@ -18,14 +18,13 @@ from harness.waiting import eventually
 from sidecar.net import listening
 from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.server import public
-from sidecar.server.public_answer import PublicAnswer
-from sidecar.server.public_request import HEAD_LIMIT
+from sidecar.server.public_http import HEAD_LIMIT, PublicAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from sidecar.server.public import PublicServer
-    from sidecar.server.public_request import PublicRequest
+    from sidecar.server.public_http import PublicRequest
 
 UP: Final = get("/up")
 BIG: Final = 20_000_000

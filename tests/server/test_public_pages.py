@@ -10,10 +10,8 @@ import pytest
 from sidecar.core.life.container import Snapshot, start
 from sidecar.core.types import Evidence, Policy, State
 from sidecar.net.http_error import HttpError
-from sidecar.server.health import Health
-from sidecar.server.public_answer import PublicAnswer
-from sidecar.server.public_pages import CREDIT_S, MetricsPage, public_pages
-from sidecar.server.public_request import PublicRequest
+from sidecar.server.health import CREDIT_S, Health, MetricsPage, public_pages
+from sidecar.server.public_http import PublicAnswer, PublicRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

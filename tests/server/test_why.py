@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from sidecar.net.web import Handler
-    from sidecar.server.public_answer import PublicAnswer
+    from sidecar.server.public_http import PublicAnswer
 
 FREE = "free text"
 NOW, UNIX = 1_000.0, 50_400.0

@@ -1,15 +1,17 @@
-"""The token for orders and for the remote status page: a bearer token (RFC 6750) in a file.
+"""The files that show who speaks: a bearer token (RFC 6750), a certificate and its key.
 
-Commands read the file directly. In the sidecar a thread reads it (``token_check``), because the disk may hang.
+Commands read the file of the token directly. In the sidecar a thread reads it (``request_check``): the disk may hang.
+Nothing here loads an event loop, so that a command starts quickly.
 """
 
 from __future__ import annotations
 
 import hmac
 import os
+import ssl
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 SHORTEST: Final = 16
 """Bytes. A shorter token could be guessed and is not valid."""
@@ -62,3 +64,22 @@ def _content(path: Path) -> bytes:
         return os.read(handle, LONGEST + 1) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
     finally:
         os.close(handle)
+
+
+class KeyPair(NamedTuple):
+    """The paths of a certificate and of its key, both in PEM."""
+
+    cert: str
+    key: str
+
+
+def first_pem(path: str) -> str:
+    """The first certificate of this file; ValueError if there is none."""
+    text = Path(path).read_text("latin-1")
+    begin = text.index(ssl.PEM_HEADER)
+    return text[begin : text.index(ssl.PEM_FOOTER, begin) + len(ssl.PEM_FOOTER)]
+
+
+def no_password() -> bytes:
+    """Give none for a key: without this OpenSSL would ask the terminal."""
+    return b""

@@ -16,7 +16,7 @@ from aiohttp.http import HttpProcessingError, HttpRequestParser
 
 from harness import fuzz
 from sidecar.net.http_error import HttpError
-from sidecar.server.public_request import END, HEAD_LIMIT, PublicRequest, parse, refuse_hopeless
+from sidecar.server.public_http import END, HEAD_LIMIT, PublicRequest, parse, refuse_hopeless
 
 SEED: Final = 20261122
 

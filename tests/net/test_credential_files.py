@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.net.token_file import LONGEST, SHORTEST, Token, bearer_token, is_same
+from sidecar.net.credential_files import LONGEST, SHORTEST, Token, bearer_token, is_same
 
 WORD = "sesame-0123456789"
 

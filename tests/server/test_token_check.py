@@ -13,8 +13,8 @@ from harness.local_http import serving
 from harness.raw_http import Observed, RawConnection, post
 from harness.virtual_time import in_virtual_time, settle
 from harness.waiting import eventually
-from sidecar.net.token_check import LIMIT_S, TokenCheck
 from sidecar.net.web import HttpError
+from sidecar.server.request_check import LIMIT_S, TokenCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
