@@ -17,7 +17,7 @@ from . import durations
 from .durations import write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 PROGRAM: Final = "health-arbiter-exec"
 EPILOG: Final = """\
@@ -108,32 +108,31 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = made.add_argument
 
-    def time(flag: str, default: str, text: str) -> None:
-        name = f"{flag.removeprefix('--').replace('-', '_')}_s"
-        add(flag, dest=name, type=_duration, default=default, metavar="TIME", help=f"{text} (default: {default})")
+    def add(flag: str, text: str, kind: Callable[[str], object], metavar: str = "TIME") -> None:
+        field = flag.removeprefix("--").replace("-", "_") + ("_s" if metavar == "TIME" else "")
+        default = ExecOptions._field_defaults[field]
+        shown = write(default) if metavar == "TIME" else default
+        text = text if default in (None, ()) else f"{text} (default: {shown})"
+        made.add_argument(flag, dest=field, type=kind, default=default, metavar=metavar, help=text)
 
-    add("--run-lock", type=Path, metavar="DIR", help="Local directory for the lock files; made if missing.")
-    redis_help = "File with the URL of a Redis, in which the locks of many machines are, instead of --run-lock."
-    add("--redis-file", type=Path, metavar="FILE", help=redis_help)
-    time("--ttl", "30s", "Time after which Redis gives away the lock of a machine that is gone.")
-    add("--name", default="exec", help="Name of the lock: another for each command in the same DIR. (default: exec)")
-    add("--max-procs", type=int, default=1, metavar="K", help="Maximum number of commands at once. (default: 1)")
-    add("--standbys", type=int, default=0, metavar="M", help="Maximum number of standbys, which wait for a free lock.")
-    add("--standby", dest="standbys", action="store_const", const=1, help="The same as --standbys 1.")
-    time("--standby-for", "0s", "Maximum time that a standby waits, S; 0: for ever.")
-    time("--interval", "200ms", "Time between two attempts of a standby.")
-    time("--every", "60s", "Time between two starts of this program, as by cron, C.")
-    time("--lifetime", "0s", "Age at which the command is ended, L; 0: never.")
-    jitter_help = "Part of the lifetime by which it is shorter at random, so that not all end together. (default: 0.1)"
-    add("--lifetime-jitter", type=float, default=0.1, metavar="PART", help=jitter_help)
-    time("--lifetime-max", "0s", "Maximum age of a command that is busy; 0: as others.")
-    busy_help = "The command is busy while WORDS, without a shell, exit 0, as in: 'test -e FILE'."
-    add("--busy-command", type=_words, default=(), metavar="WORDS", help=busy_help)
-    time("--grace", "10s", "Time between SIGTERM and SIGKILL.")
-    free_help = "Free the lock with this program, even if something that the command started still runs."
-    add("--no-inherit-lock", dest="inherit_lock", action="store_false", help=free_help)
+    add("--run-lock", "Local directory for the lock files; made if missing.", Path, "DIR")
+    add("--redis-file", "File with the URL of a Redis, which has the locks of many machines.", Path, "FILE")
+    add("--ttl", "Time after which Redis gives away the lock of a machine that is gone.", _duration)
+    add("--name", "Name of the lock: another for each command in the same DIR.", str, "NAME")
+    add("--max-procs", "Maximum number of commands at once.", int, "K")
+    add("--standbys", "Maximum number of standbys, which wait for a free lock.", int, "M")
+    made.add_argument("--standby", dest="standbys", action="store_const", const=1, help="The same as --standbys 1.")
+    add("--standby-for", "Maximum time that a standby waits, S; 0: for ever.", _duration)
+    add("--interval", "Time between two attempts of a standby.", _duration)
+    add("--every", "Time between two starts of this program, as by cron, C.", _duration)
+    add("--lifetime", "Age at which the command is ended, L; 0: never.", _duration)
+    add("--lifetime-jitter", "Part of L by which it is shorter, so that not all end together.", float, "PART")
+    add("--lifetime-max", "Maximum age of a command that is busy; 0: as others.", _duration)
+    add("--busy-command", "The command is busy while WORDS exit 0, as in: 'test -e FILE'.", _words, "WORDS")
+    add("--grace", "Time between SIGTERM and SIGKILL.", _duration)
+    kept = "Free the lock with this program, even if something that the command started still runs."
+    made.add_argument("--no-inherit-lock", dest="inherit_lock", action="store_false", help=kept)
     return made
 
 

@@ -77,6 +77,7 @@ def is_alive(pid: int) -> bool:
 
 LIFETIME_S = 3
 """Long enough for a shell to set its traps on a busy machine."""
+PREFIX = "health-arbiter exec: "
 HOLD = "echo $$ > pid; while true; do sleep 0.05; done"
 
 # -- lock or leave --------------------------------------------------------------------------------------------------
@@ -132,23 +133,23 @@ def test_signal_ends_a_standby_with_128_and_its_number(start: Start, tmp_path: P
 
 
 @pytest.mark.site
-@pytest.mark.process
-def test_command_gets_sigterm_at_its_lifetime(start: Start) -> None:
+@pytest.mark.parametrize(
+    ("command", "grace", "out", "said"),
+    [
+        ("trap 'echo told; exit 3' TERM", "20s", "told\n", []),
+        ("trap '' TERM", "300ms", "", ["the command was still there 300ms after SIGTERM, and was killed"]),
+    ],
+    ids=["SIGTERM", "SIGKILL after the grace"],
+)
+def test_command_is_ended_at_its_lifetime(start: Start, command: str, grace: str, out: str, said: list[str]) -> None:
     began_at = time.monotonic()
-    polite = "trap 'echo told; exit 3' TERM; while true; do sleep 0.05; done"
-    options = f"--every 100ms --lifetime {LIFETIME_S}s --lifetime-jitter 0"
-    assert ended(start(options, polite))[:2] == (0, "told\n")
+    options = f"--every 100ms --lifetime {LIFETIME_S}s --lifetime-jitter 0 --grace {grace}"
+    *end, error = ended(start(options, f"{command}; while true; do sleep 0.05; done"))
+    lines = [
+        line.removeprefix(PREFIX) for line in error.splitlines() if line.startswith(PREFIX)
+    ]  # the shell has others
+    assert (*end, lines) == (0, out, said)
     assert time.monotonic() - began_at >= LIFETIME_S
-
-
-@pytest.mark.site
-def test_command_that_does_not_end_is_killed_after_the_grace(start: Start) -> None:
-    deaf = "trap '' TERM; while true; do sleep 0.05; done"
-    code, _, error = ended(start(f"--every 100ms --lifetime {LIFETIME_S}s --grace 300ms", deaf))
-    assert (code, error) == (
-        0,
-        "health-arbiter exec: the command was still there 300ms after SIGTERM, and was killed\n",
-    )
 
 
 @pytest.mark.site
@@ -281,7 +282,7 @@ def test_locks_of_many_machines_are_in_redis(start: Start, tmp_path: Path, redis
     redis_server.cli("FLUSHALL")
     code, out, error = ended(process)
     assert (code, out, is_alive(pid)) == (75, "1 of 1\n", False)
-    assert error == "health-arbiter exec: the lock was lost: Redis did not renew it\n"
+    assert error == f"{PREFIX}the lock was lost: Redis did not renew it\n"
 
 
 def _had(limit: Leases) -> bool:
