@@ -7,14 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from fleet.conftest import Begin
 from fleet.outcome import most_within
 from fleet.rules import NO_CULLING, OURS, OURS_WEIGHTS, SOFT, TRIAL, WEIGHTS, FleetRules
 from fleet.scenarios import DAY, HOUR_S, SHORT_DAY, Outage, Poison, Scenario, Sick, Stuck, play, restarting
 from fleet.traffic import RequestLoad
-from sidecar.client.success_rate import BUCKET_S, BUCKETS
 from sidecar.core.fleet.fleet_settings import REFUND_FACTOR
-from sidecar.core.measure.weight import FALL_PER_S, FLOOR, FULL, RISE_PER_S
 
 BUDGET = 10
 WINDOW_S = 600
@@ -205,9 +202,6 @@ def test_requests_over_the_capacity_are_avoidable_failures() -> None:
 
 LOAD = RequestLoad(20)
 STUCK = Scenario(7 * 60, 20, (Stuck(60, 4, part=0.8),), LOAD)
-MEMORY_S = BUCKETS * BUCKET_S
-FALL_S = 4 + (FULL - FLOOR) / FALL_PER_S
-"""Some seconds until the newest results dominate, and the fall itself."""
 
 
 @pytest.mark.parametrize(
@@ -229,18 +223,3 @@ def test_stuck_containers_are_still_culled(rules: FleetRules) -> None:
     outcome = play(STUCK, rules)
     assert [cull.stuck_by for cull in outcome.culls] == ["stuck"] * 4
     assert outcome.stuck == 0
-
-
-def test_weight_falls_fast_and_rises_slowly(begin: Begin) -> None:
-    world = begin(Scenario(0, 4, (), LOAD), WEIGHTS)
-    app = world.apps[2]
-    world.run(60)
-    world.flaw(2, 0.8, "timeout")
-    world.run(60 + FALL_S + 2)
-    assert app.weight == FLOOR
-    world.run(120)
-    world.flaw(2, 0.0, "")
-    world.run(120 + (FULL - FLOOR) / RISE_PER_S)
-    assert FLOOR < app.weight < FULL
-    world.run(120 + 2 * MEMORY_S + FULL / RISE_PER_S)
-    assert [app.weight for app in world.apps] == [FULL] * 4

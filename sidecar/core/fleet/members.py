@@ -85,21 +85,23 @@ class Member(NamedTuple):
 
 
 class MemberList(NamedTuple):
-    """The fleet, its first members by name, and all holds.
-
-    ``used``: tokens in use within the caller's own window. ``settings``: the different settings in force, each as JSON.
-    ``grants``: Unix seconds at which tokens in use were taken, ascending, at most ``MOST_GRANTS``. ``departed``:
-    members that left or fell silent within the window and were not replaced, each with the seconds since; the newest
-    first, at most ``MOST_DEPARTED``.
-    """
+    """The fleet, for people."""
 
     fleet: Fleet
     used: int
+    """Tokens in use within the caller's own window."""
     members: tuple[Member, ...] = ()
+    """The first by name."""
     holds: tuple[Hold, ...] = ()
     settings: tuple[str, ...] = ()
+    """The different settings in force, each as JSON."""
     grants: tuple[float, ...] = ()
+    """Unix seconds at which tokens in use were taken, ascending, at most ``MOST_GRANTS``."""
     departed: tuple[tuple[str, float], ...] = ()
+    """Members that left or fell silent within the window and were not replaced, each with the seconds since.
+
+    The newest first, at most ``MOST_DEPARTED``.
+    """
 
 
 def digest_of(settings: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from sidecar.core.claims import MANUAL, NAMELESS, REVIVED, Beat, Presence
 from sidecar.core.fleet import trial
@@ -76,7 +76,7 @@ def leave(draft: Draft, instance: str) -> None:
     """Record that a sidecar has left: its place is vacant if it was culled, and it is no replacement any more."""
     cull = draft.culls.get(instance)
     if cull is not None and cull.phase == "out":
-        draft.culls[instance] = replace(cull, occupied_us=min(cull.occupied_us, draft.now_us))
+        _change(draft, instance, occupied_us=min(cull.occupied_us, draft.now_us))
     lost(draft, (instance,))
 
 
@@ -95,7 +95,7 @@ def go_down(draft: Draft, beat: Beat) -> bool:
     cull = draft.culls.get(beat.instance)
     if cull is not None and cull.claim == claim:
         occupied_us = draft.now_us + draft.limits.expiry_us if cull.phase == "out" else cull.occupied_us
-        draft.culls[beat.instance] = replace(cull, down_us=draft.now_us, occupied_us=occupied_us)
+        _change(draft, beat.instance, down_us=draft.now_us, occupied_us=occupied_us)
         return False
     if not claim:
         return False
@@ -104,7 +104,7 @@ def go_down(draft: Draft, beat: Beat) -> bool:
     grant(draft, beat.instance, claim, MemberKey(beat.incarnation, beat.identity), cause, is_lease=bool(beat.lease))
     if not beat.lease:
         trial.culled(draft, cause)
-    draft.culls[beat.instance] = replace(draft.culls[beat.instance], down_us=draft.now_us)
+    _change(draft, beat.instance, down_us=draft.now_us)
     return not is_known and not beat.lease
 
 
@@ -117,7 +117,7 @@ def arrive(draft: Draft, beat: Beat, waited_us: int = 0) -> bool:
     if cull is not None and draft.is_out(instance, beat.incarnation):
         # Another container of this name, or another sidecar of this one, does not know of the grant.
         if not differ(cull.identity, beat.identity):
-            draft.culls[instance] = replace(cull, occupied_us=draft.now_us + draft.limits.expiry_us)
+            _change(draft, instance, occupied_us=draft.now_us + draft.limits.expiry_us)
         return False
     places: list[str] = []
     if cull is not None and cull.phase == "out" and beat.incarnation.startswith(f"{REVIVED}-"):
@@ -155,6 +155,11 @@ def expire(draft: Draft) -> None:
 
 
 # -- inside ---------------------------------------------------------------------------------------------------------
+
+
+def _change(draft: Draft, place: str, **fields: Any) -> None:
+    """Change fields of a cull."""
+    draft.culls[place] = replace(draft.culls[place], **fields)
 
 
 def _watched(draft: Draft, instance: str) -> list[str]:
@@ -209,19 +214,13 @@ def _make_way(draft: Draft, cull: Cull, beat: Beat) -> bool:
     if cull.phase != "watched" or cull.by == beat.instance or cull.incarnation == beat.incarnation:
         return False
     others = [place for place in _places(draft, cull.since_us) if not draft.culls[place].is_lease]
-    if others:
-        place = others[0]
-        former = draft.culls[place]
-        draft.culls[place] = replace(
-            former,
-            phase="watched",
-            by=cull.by,
-            by_incarnation=cull.by_incarnation,
-            since_us=cull.since_us,
-            well_us=cull.well_us,
-        )
-        _add_entry(draft, Entry("replaced", 0.0, place, former.cause or UNKNOWN, cull.by), former)
-    return bool(others)
+    if not others:
+        return False
+    newcomer = {"by": cull.by, "by_incarnation": cull.by_incarnation, "well_us": cull.well_us}
+    _change(draft, others[0], phase="watched", since_us=cull.since_us, **newcomer)
+    other = draft.culls[others[0]]
+    _add_entry(draft, Entry("replaced", 0.0, others[0], other.cause or UNKNOWN, cull.by), other)
+    return True
 
 
 def _replace(draft: Draft, place: str, beat: Beat) -> None:
@@ -230,26 +229,23 @@ def _replace(draft: Draft, place: str, beat: Beat) -> None:
     _add_entry(draft, Entry("replaced", 0.0, place, cause, instance if instance != place else ""), cull)
     if slot := draft.leases.pop(place, None):
         draft.leases[instance] = replace(slot, arrived=True)  # until the replacement is well
-    if cull.is_lease:
-        draft.culls[place] = replace(cull, phase="over", since_us=draft.now_us)
-    else:
-        draft.culls[place] = replace(
-            cull, phase="watched", by=instance, by_incarnation=beat.incarnation, since_us=draft.now_us, well_us=0
-        )
+    _change(draft, place, phase="over" if cull.is_lease else "watched", since_us=draft.now_us)
+    if not cull.is_lease:
+        _change(draft, place, by=instance, by_incarnation=beat.incarnation, well_us=0)
 
 
 def _watch(draft: Draft, beat: Beat) -> None:
     """Update or close the cull that this container replaces, by its state."""
     for place in _watched(draft, beat.instance):
+        if _is_named(draft.culls[place], beat):
+            _change(draft, place, by_incarnation=beat.incarnation)
         cull = draft.culls[place]
-        if _is_named(cull, beat):
-            cull = draft.culls[place] = replace(cull, by_incarnation=beat.incarnation)
         if cull.by_incarnation != beat.incarnation:
             _judge(draft, place, CullOutcome.UNCLEAR)
         elif beat.presence is Presence.SUSPECT:
             _judge(draft, place, CullOutcome.UNHELPED)
         elif beat.presence is Presence.WELL and not cull.well_us:
-            draft.culls[place] = replace(cull, well_us=draft.now_us)
+            _change(draft, place, well_us=draft.now_us)
         elif beat.presence is Presence.WELL and draft.now_us - cull.well_us >= draft.limits.probation_us:
             _judge(draft, place, CullOutcome.HELPED)
 
@@ -274,7 +270,7 @@ def _judge(draft: Draft, place: str, outcome: CullOutcome, reason: str = "") -> 
         trial.failed(draft, cull)
     else:
         trial.unclear(draft, cull)
-    draft.culls[place] = replace(cull, phase="over", since_us=draft.now_us)
+    _change(draft, place, phase="over", since_us=draft.now_us)
     key = f"{outcome.value}|{cull.cause}"
     draft.outcomes[key] = draft.outcomes.get(key, 0) + 1
     _add_entry(draft, Entry(outcome.value, 0.0, cull.by or place, cull.cause or UNKNOWN, reason), cull)

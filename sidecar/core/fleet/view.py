@@ -95,15 +95,13 @@ AHEAD_US: Final = US_PER_S
 
 
 class Known(NamedTuple):
-    """What a sidecar remembers of its last exchange with the store, to notice a data loss.
-
-    ``epoch`` and ``now_us``: the store's epoch and clock then. ``elapsed_us``: the time since on the sidecar's
-    clock, give or take ``slack_us``. Zeros, as in ``NEVER_MET``: there was no exchange yet.
-    """
+    """What a sidecar remembers of its last exchange with the store, to notice a data loss; zeros: there was none."""
 
     epoch: Epoch = Epoch()
     now_us: int = 0
+    """The store's clock then."""
     elapsed_us: int = 0
+    """The time since on the sidecar's clock, give or take the slack."""
     slack_us: int = 0
 
 
@@ -180,18 +178,17 @@ class ReturnGrant:
 
 @dataclass(frozen=True, slots=True)
 class Attend:
-    """Process what a beat shows to be due: arrivals, outcomes, ends.
-
-    ``struck``: members that the beat struck off; ``silent`` of ``alive`` were silent. ``waited_us``: how long the
-    container has waited for a place since its first beat. ``is_hold_lost``: a hold is gone that was not released.
-    """
+    """Process what a beat shows to be due: arrivals, outcomes, ends."""
 
     beat: Beat
     struck: tuple[str, ...] = ()
+    """As in ``BeatReply``, with the next two."""
     silent: int = 0
     alive: int = 0
     waited_us: int = 0
+    """How long the container has waited for a place since its first beat."""
     is_hold_lost: bool = False
+    """A hold is gone that was not released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,26 +213,23 @@ Asked = Claim | LeaseRequest | ReturnGrant | Attend | PutHold | EndHold
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request, the sidecar's settings, and what the sidecar remembers of the store.
-
-    ``is_duplicate``: two containers use this instance name.
-    """
+    """A request, and what the rules have to know of the sidecar that sends it."""
 
     asked: Asked
     settings: FleetSettings
     known: Known = NEVER_MET
     is_duplicate: bool = False
+    """Two containers use this instance name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attended:
-    """The answer to Attend. ``is_watched``: this container is a replacement whose probation is not over.
-
-    ``is_waiting``: it is new, and may be the replacement of a container whose sidecar has not been silent for long.
-    """
+    """The answer to Attend."""
 
     is_watched: bool = False
+    """This container is a replacement whose probation is not over."""
     is_waiting: bool = False
+    """It is new, and may be the replacement of a container whose sidecar has not been silent for long."""
 
 
 @dataclass(frozen=True, slots=True)
