@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.cases import cases
 from harness.controller import IDENTITY, POLICY, WALL_S, ControllerRig, MemoryJournal
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.journal import Memory
@@ -318,13 +319,13 @@ async def test_step_that_always_fails_is_tried_once_a_second_and_not_in_a_spin()
 # -- the controller and each detector: what counts against an app, when it is noticed, and what ends it --------------
 
 
-@pytest.mark.parametrize(
-    ("policy", "reports", "rule"),
-    [
-        pytest.param(POLICY, [Results(10, 10)], "ratio", id="ratio"),
-        pytest.param(replace(POLICY, kind_limits=(("db", 2),)), [ErrorReport(2, kind="db")], "kind", id="kind"),
-        pytest.param(replace(POLICY, scrape_down_after=2), [Missed("timeout")] * 2, "scrape", id="scrape"),
-    ],
+@cases(
+    "policy, reports, rule",
+    {
+        "ratio": (POLICY, [Results(10, 10)], "ratio"),
+        "kind": (replace(POLICY, kind_limits=(("db", 2),)), [ErrorReport(2, kind="db")], "kind"),
+        "scrape": (replace(POLICY, scrape_down_after=2), [Missed("timeout")] * 2, "scrape"),
+    },
 )
 @in_virtual_time
 async def test_any_rule_is_judged_at_once(policy: Policy, reports: list[Report], rule: str) -> None:

@@ -11,6 +11,7 @@ from typing import Self
 
 import pytest
 
+from harness.cases import cases
 from harness.controller import IDENTITY, POLICY, WALL_S, ControllerRig, MemoryJournal
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.inbox import Inbox
@@ -116,7 +117,14 @@ async def recovers_while_asking(rig: ControllerRig) -> None:
     await rig.advance(7)
 
 
-@pytest.mark.parametrize("answer", [GRANTED, AWAY, RuntimeError("broken")], ids=["granted", "unclear", "failed"])
+@cases(
+    "answer",
+    {
+        "granted": GRANTED,
+        "unclear": AWAY,
+        "failed": RuntimeError("broken"),
+    },
+)
 @in_virtual_time
 async def test_recovered_container_gives_its_token_back(answer: Granted | Unknown | Exception) -> None:
     async with ControllerRig(AT_ONCE, window_s=5) as rig:
@@ -312,14 +320,13 @@ async def hooked(hook: Hook, policy: Policy = AT_ONCE) -> AsyncIterator[Controll
         yield rig
 
 
-@pytest.mark.parametrize(
-    ("again", "state", "returned"),
-    [
-        (Denied("hold", 1, 10, 60.0), State.SUSPECT, [("a", "web/a/life-1")]),
-        (REPLAYED, State.DRAINING, []),
-        (Unknown("timeout"), State.DRAINING, []),
-    ],
-    ids=["held", "still granted", "no clear answer takes back no grant"],
+@cases(
+    "again, state, returned",
+    {
+        "held": (Denied("hold", 1, 10, 60.0), State.SUSPECT, [("a", "web/a/life-1")]),
+        "still granted": (REPLAYED, State.DRAINING, []),
+        "no clear answer takes back no grant": (Unknown("timeout"), State.DRAINING, []),
+    },
 )
 @in_virtual_time
 async def test_hook_runs_before_the_drain_and_a_hold_that_is_set_meanwhile_is_heard(

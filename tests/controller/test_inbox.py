@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-import pytest
-
+from harness.cases import cases
 from harness.controller import POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.inbox import INBOX_LIMIT, REPORTS_A_TURN, Inbox
@@ -49,24 +48,21 @@ def page(errors: int, app_start: str) -> Sample:
 BOTH, BOTH_ANEW = [page(1, "100.5"), app(1, "boot-1")], [page(1, "200.5"), app(1, "boot-2")]
 
 
-@pytest.mark.parametrize(
-    ("reports", "errors", "stale", "restarts"),
-    [
-        ([app(1, "boot-1"), app(2, "boot-2"), app(9, "boot-1"), app(1, "boot-2")], 3, 1, 1),
-        ([page(3, "100.5"), page(1, "200.5"), page(4, "100.5"), page(0, "200.5")], 1, 1, 1),
-        (3 * BOTH, 6, 0, 0),
-        (3 * BOTH[::-1], 6, 0, 0),
-        ([*BOTH, *BOTH_ANEW, *BOTH, *BOTH_ANEW], 4, 2, 1),
-        ([*BOTH, *BOTH_ANEW[::-1], *BOTH, *BOTH_ANEW], 4, 2, 1),
-    ],
-    ids=[
-        "the app names another incarnation",
-        "its page does",
-        "both name one incarnation",
-        "the app first",
-        "both name another one",
-        "another one, the app first",
-    ],
+@cases(
+    "reports, errors, stale, restarts",
+    {
+        "the app names another incarnation": (
+            [app(1, "boot-1"), app(2, "boot-2"), app(9, "boot-1"), app(1, "boot-2")],
+            3,
+            1,
+            1,
+        ),
+        "its page does": ([page(3, "100.5"), page(1, "200.5"), page(4, "100.5"), page(0, "200.5")], 1, 1, 1),
+        "both name one incarnation": (3 * BOTH, 6, 0, 0),
+        "the app first": (3 * BOTH[::-1], 6, 0, 0),
+        "both name another one": ([*BOTH, *BOTH_ANEW, *BOTH, *BOTH_ANEW], 4, 2, 1),
+        "another one, the app first": ([*BOTH, *BOTH_ANEW[::-1], *BOTH, *BOTH_ANEW], 4, 2, 1),
+    },
 )
 @in_virtual_time
 async def test_reports_of_the_current_incarnation_count(
@@ -79,15 +75,14 @@ async def test_reports_of_the_current_incarnation_count(
         assert sum(isinstance(event, Restarted) for event in rig.events) == restarts
 
 
-@pytest.mark.parametrize(
-    ("remembered", "same", "other"),
-    [
-        ("boot-1", ErrorReport(0, app_start="boot-1"), ErrorReport(0, app_start="boot-2")),
-        ("boot-1", page(0, "100.5"), page(0, "200.5")),
-        ("page:100.5", page(0, "100.5"), page(0, "200.5")),
-        ("page:100.5", ErrorReport(0, app_start="boot-1"), page(0, "200.5")),
-    ],
-    ids=["by the app", "by the app, and then by its page", "by its page", "by its page, and then by the app"],
+@cases(
+    "remembered, same, other",
+    {
+        "by the app": ("boot-1", ErrorReport(0, app_start="boot-1"), ErrorReport(0, app_start="boot-2")),
+        "by the app, and then by its page": ("boot-1", page(0, "100.5"), page(0, "200.5")),
+        "by its page": ("page:100.5", page(0, "100.5"), page(0, "200.5")),
+        "by its page, and then by the app": ("page:100.5", ErrorReport(0, app_start="boot-1"), page(0, "200.5")),
+    },
 )
 @in_virtual_time
 async def test_life_that_is_remembered_is_known_again_by_its_name(

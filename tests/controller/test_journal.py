@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from harness.cases import cases
 from sidecar.controller import journal as journal_module
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.claims import RandomIdentity
@@ -66,17 +67,16 @@ def kept(tmp_path: Path) -> Kept:
 # -- what was saved is loaded -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@cases(
     "memory",
-    [
-        UNNAMED,
-        NAMED,
-        LATCHED,
-        RETIRED,
-        replace(NAMED, socket="4711"),
-        replace(NAMED, app_start="später", incarnation="☃"),
-    ],
-    ids=["unnamed", "named", "latched", "retired", "at its port", "not ASCII"],
+    {
+        "unnamed": UNNAMED,
+        "named": NAMED,
+        "latched": LATCHED,
+        "retired": RETIRED,
+        "at its port": replace(NAMED, socket="4711"),
+        "not ASCII": replace(NAMED, app_start="später", incarnation="☃"),
+    },
 )
 async def test_saved_memory_is_loaded_by_the_next_sidecar(kept: Kept, tmp_path: Path, memory: Memory) -> None:
     await kept.journal.save(memory)
@@ -96,16 +96,15 @@ def test_memory_goes_on_as_the_container_that_it_is_of() -> None:
     assert (shadow.state, shadow.latch, shadow.claim_id) == (State.STARTING, None, "web/a/-")
 
 
-@pytest.mark.parametrize(
-    ("owner", "mode", "reason"),
-    [
-        (0, 0o600, ""),
-        (0, 0o644, ""),
-        (12_345, 0o600, "belongs to user 12345"),
-        (0, 0o620, "can be written by other users"),
-        (0, 0o602, "can be written by other users"),
-    ],
-    ids=["own", "others may read it", "another user", "the group may write it", "all may write it"],
+@cases(
+    "owner, mode, reason",
+    {
+        "own": (0, 0o600, ""),
+        "others may read it": (0, 0o644, ""),
+        "another user": (12_345, 0o600, "belongs to user 12345"),
+        "the group may write it": (0, 0o620, "can be written by other users"),
+        "all may write it": (0, 0o602, "can be written by other users"),
+    },
 )
 async def test_file_that_another_user_may_have_planted_is_not_believed(
     kept: Kept, owner: int, mode: int, reason: str
@@ -166,22 +165,22 @@ def latch(**changes: Any) -> bytes:
     return written(latch={"claim_id": "web/a/-", "at": 1.0, "reason": "many", **changes})
 
 
-@pytest.mark.parametrize(
+@cases(
     "content",
-    [
-        pytest.param(b"[" * 50_000, id="nested too deeply"),
-        pytest.param(b'{"format": 1}', id="format alone"),
-        pytest.param(written(format=2), id="another format"),
-        pytest.param(written(app=7), id="app is a number"),
-        pytest.param(written(app_start=["boot-1"]), id="app_start is a list"),
-        pytest.param(written(born="yesterday"), id="born is a text"),
-        pytest.param(written(born=float("inf")), id="born is never"),
-        pytest.param(written(identity=["lease-1", None]), id="part is nothing"),
-        pytest.param(latch(lease=None), id="lease is nothing"),
-        pytest.param(latch(by="me"), id="latch with a field too many"),
-        pytest.param(latch(at=10**400), id="at is beyond floats"),
-        pytest.param(written(reason="x" * 100_000), id="too long"),
-    ],
+    {
+        "nested too deeply": b"[" * 50_000,
+        "format alone": b'{"format": 1}',
+        "another format": written(format=2),
+        "app is a number": written(app=7),
+        "app_start is a list": written(app_start=["boot-1"]),
+        "born is a text": written(born="yesterday"),
+        "born is never": written(born=float("inf")),
+        "part is nothing": written(identity=["lease-1", None]),
+        "lease is nothing": latch(lease=None),
+        "latch with a field too many": latch(by="me"),
+        "at is beyond floats": latch(at=10**400),
+        "too long": written(reason="x" * 100_000),
+    },
 )
 async def test_file_that_makes_no_sense_is_reported_and_forgotten(kept: Kept, content: bytes) -> None:
     kept.path.write_bytes(content)

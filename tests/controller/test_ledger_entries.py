@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.cases import cases
 from harness.containers import (
     DENIED,
     DOWN,
@@ -228,15 +229,17 @@ def test_order_that_is_refused_is_told_each_time_and_is_no_near_miss() -> None:
 # -- restarts in place of a container that is well ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("seconds", "entries"),
-    [
-        ([30, 3635], [(30, 1), (3635, 1)]),
-        ([30, 45, 60], [(30, 1)]),
-        ([30, 45, 3629, 3630], [(30, 1), (3630, 3)]),
-        (range(30, 86_430, 20), [(30, 1), *((30 + 3600 * hour, 180) for hour in range(1, 24))]),
-    ],
-    ids=["far apart", "two more soon", "and it goes on", "an app that does not stay up"],
+@cases(
+    "seconds, entries",
+    {
+        "far apart": ([30, 3635], [(30, 1), (3635, 1)]),
+        "two more soon": ([30, 45, 60], [(30, 1)]),
+        "and it goes on": ([30, 45, 3629, 3630], [(30, 1), (3630, 3)]),
+        "an app that does not stay up": (
+            range(30, 86_430, 20),
+            [(30, 1), *((30 + 3600 * hour, 180) for hour in range(1, 24))],
+        ),
+    },
 )
 def test_restarts_of_an_hour_are_told_with_the_first_one_after_it(
     seconds: Iterable[float], entries: list[tuple[float, int]]

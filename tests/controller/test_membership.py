@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from harness.cases import cases
 from harness.containers import SICK
 from harness.controller import POLICY, WALL_S
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
@@ -291,40 +292,36 @@ async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away
 # -- what ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("container", "beat"),
-    [
-        (UP, Beat("a", "boot-1", Presence.WELL, first=True, errors=5)),
-        (
+@cases(
+    "container, beat",
+    {
+        "up": (UP, Beat("a", "boot-1", Presence.WELL, first=True, errors=5)),
+        "refused": (
             replace(SUSPECT, refused=("window",)),
             Beat("a", "boot-1", Presence.SUSPECT, "redis", first=True, errors=5, refused=True),
         ),
-        (DRAINING, Beat("a", "boot-1", Presence.DOWN, "redis", "web/a/boot-1", first=True, errors=5)),
-        (
+        "draining": (DRAINING, Beat("a", "boot-1", Presence.DOWN, "redis", "web/a/boot-1", first=True, errors=5)),
+        "down since before the sidecar started, by a claim of another name": (
             replace(DOWN, cause="", latch=Latch("web/a/-", WALL_S, "many")),
             Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/-", first=True, errors=5),
         ),
-        (
+        "down under a lease": (
             replace(DOWN, latch=LEASE),
             Beat("a", "boot-1", Presence.DOWN, "unknown", "", first=True, lease="lease-1", errors=5),
         ),
-        (replace(STOPPING, latch=LEASE), Beat("a", "boot-1", Presence.GONE, first=True, errors=5)),
-        (
+        "stopping under a lease": (
+            replace(STOPPING, latch=LEASE),
+            Beat("a", "boot-1", Presence.GONE, first=True, errors=5),
+        ),
+        "would be down again": (
             replace(SUSPECT, would_culls=2, would_down=True, refused=("window",)),
             Beat("a", "boot-1#2", Presence.DOWN, "redis", "web/a/boot-1#2", first=True, errors=5),
         ),
-        (replace(UP, app="shop.web/0a1b-2c"), Beat("0a1b-2c", "boot-1", Presence.WELL, first=True, errors=5)),
-    ],
-    ids=[
-        "up",
-        "refused",
-        "draining",
-        "down since before the sidecar started, by a claim of another name",
-        "down under a lease",
-        "stopping under a lease",
-        "would be down again",
-        "instance without its service",
-    ],
+        "instance without its service": (
+            replace(UP, app="shop.web/0a1b-2c"),
+            Beat("0a1b-2c", "boot-1", Presence.WELL, first=True, errors=5),
+        ),
+    },
 )
 @in_virtual_time
 async def test_every_state_has_its_beat(container: Container, beat: Beat) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.cases import cases
 from harness.containers import (
     APP,
     DENIED,
@@ -53,32 +54,35 @@ def idle(at: float) -> Judged:
     return replace(SICK, idle_at=at)
 
 
-@pytest.mark.parametrize(
-    ("policy", "rows"),
-    [
-        (WARM_UP, [(0, SICK, STARTING), (29.999, SICK, STARTING), (30, FINE, UP)]),
-        (WARM_UP, [(1_000, FINE, UP), (1_001, SICK, SUSPECT)]),
-        (POLICY, [*CULLED, (18.999, SICK, DRAINING), (19, SICK, DOWN)]),
-        (POLICY, [*CULLED, (500, FINE, DOWN), (9_999, FINE, DOWN)]),
-        (POLICY, [*CULLED, (10, DENIED, DRAINING), (10, UNKNOWN, DRAINING)]),
-        (POLICY, [*CULLED, (11.999, idle(11.999), DRAINING), (12, idle(12), DOWN)]),
-        (POLICY, [*CULLED, (15, idle(8), DRAINING), (18, idle(11.999), DRAINING), (19, SICK, DOWN)]),
-        (replace(POLICY, drain_s=2.0), [*CULLED, (10, idle(10), DRAINING), (11, idle(11), DOWN)]),
-        (POLICY, [*SETTLED, (9, UNKNOWN, SUSPECT), (9.999, SICK, SUSPECT), (10, SICK, ClaimToken)]),
-        (POLICY, [*SETTLED, (9, DENIED, SUSPECT), (18.999, SICK, SUSPECT), (19, SICK, ClaimToken)]),
-    ],
-    ids=[
-        "nothing counts in the grace",
-        "first look comes late",
-        "down after the drain",
-        "down until somebody acts",
-        "late replies change nothing",
-        "idle ends the drain once every balancer has let go",
-        "idle before that may have been between two requests",
-        "a drain shorter than that has its own end",
-        "unknown asks again after a second",
-        "denied asks again at the next check",
-    ],
+@cases(
+    "policy, rows",
+    {
+        "nothing counts in the grace": (WARM_UP, [(0, SICK, STARTING), (29.999, SICK, STARTING), (30, FINE, UP)]),
+        "first look comes late": (WARM_UP, [(1_000, FINE, UP), (1_001, SICK, SUSPECT)]),
+        "down after the drain": (POLICY, [*CULLED, (18.999, SICK, DRAINING), (19, SICK, DOWN)]),
+        "down until somebody acts": (POLICY, [*CULLED, (500, FINE, DOWN), (9_999, FINE, DOWN)]),
+        "late replies change nothing": (POLICY, [*CULLED, (10, DENIED, DRAINING), (10, UNKNOWN, DRAINING)]),
+        "idle ends the drain once every balancer has let go": (
+            POLICY,
+            [*CULLED, (11.999, idle(11.999), DRAINING), (12, idle(12), DOWN)],
+        ),
+        "idle before that may have been between two requests": (
+            POLICY,
+            [*CULLED, (15, idle(8), DRAINING), (18, idle(11.999), DRAINING), (19, SICK, DOWN)],
+        ),
+        "a drain shorter than that has its own end": (
+            replace(POLICY, drain_s=2.0),
+            [*CULLED, (10, idle(10), DRAINING), (11, idle(11), DOWN)],
+        ),
+        "unknown asks again after a second": (
+            POLICY,
+            [*SETTLED, (9, UNKNOWN, SUSPECT), (9.999, SICK, SUSPECT), (10, SICK, ClaimToken)],
+        ),
+        "denied asks again at the next check": (
+            POLICY,
+            [*SETTLED, (9, DENIED, SUSPECT), (18.999, SICK, SUSPECT), (19, SICK, ClaimToken)],
+        ),
+    },
 )
 def test_container_goes_its_way(policy: Policy, rows: list[Row]) -> None:
     """The fleet hears of every suspect at once."""
@@ -130,10 +134,13 @@ def test_announced_suspect_claims_when_it_has_settled_and_the_store_is_back(wait
 # -- orders ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("container", "policy"),
-    [(begun(WARM_UP), WARM_UP), (up(), POLICY), (settling(), POLICY)],
-    ids=["starting", "up", "settling"],
+@cases(
+    "container, policy",
+    {
+        "starting": (begun(WARM_UP), WARM_UP),
+        "up": (up(), POLICY),
+        "settling": (settling(), POLICY),
+    },
 )
 def test_order_claims_at_once(container: Container, policy: Policy) -> None:
     ordered, effects = step(container, ORDERED, 6.0, policy)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.cases import cases
 from sidecar.core.life.detectors import judge
 from sidecar.core.measure.outlier import Baseline, FleetUsual, Rates
 from sidecar.core.types import Evidence, Judgement, Policy, Verdict
@@ -38,51 +39,45 @@ Told = tuple[str, float, float] | None
 """Rule, number and limit of the one reason; None: the rule is silent."""
 
 
-@pytest.mark.parametrize(
-    ("evidence", "policy", "told"),
-    [
-        pytest.param(holding({"redis": 9_999}), OFF, None, id="errors: no limit"),
-        pytest.param(holding({"redis": 4}), replace(OFF, error_limit=5), None, id="errors: below"),
-        pytest.param(holding({"redis": 5}), replace(OFF, error_limit=5), ("errors", 5, 5), id="errors: at the limit"),
-        pytest.param(holding({"redis": 2}), LIMITED, None, id="kind: below"),
-        pytest.param(holding({"redis": 3}), LIMITED, ("kind", 3, 3), id="kind: at the limit"),
-        pytest.param(holding({"redis": 2, "mysql": 4}), LIMITED, None, id="kind: together they are more"),
-        pytest.param(holding({"disk": 100}), LIMITED, None, id="kind: another"),
-        pytest.param(holding({"mysql": 9, "redis": 3}), LIMITED, ("kind", 3, 3), id="kind: first of the setting"),
-        pytest.param(holding({"mysql": 9, "redis": 2}), LIMITED, ("kind", 9, 5), id="kind: second of the setting"),
-        pytest.param(holding({}), replace(OFF, kind_limits=(("redis", 0),)), None, id="kind: a limit of none"),
-        pytest.param(Evidence(60, fatal=1), OFF, ("fatal", 1, 1), id="fatal: one is enough"),
-        pytest.param(Evidence(60, fatal=7), OFF, ("fatal", 7, 1), id="fatal: several"),
-        pytest.param(requests(19, of=19), RATIO, None, id="ratio: too few to tell"),
-        pytest.param(requests(10, of=20), RATIO, ("ratio", 0.5, 0.5), id="ratio: at the limit"),
-        pytest.param(requests(9, of=20), RATIO, None, id="ratio: below"),
-        pytest.param(requests(20, of=20), RATIO, ("ratio", 1.0, 0.5), id="ratio: all"),
-        pytest.param(requests(20, of=20, kept_ok=20), RATIO, ("ratio", 0.5, 0.5), id="ratio: what went well before"),
-        pytest.param(requests(20, of=20, kept_ok=21), RATIO, None, id="ratio: what went well before weighs"),
-        pytest.param(requests(19, of=19, kept_ok=1), RATIO, None, id="ratio: but is no request of the window"),
-        pytest.param(requests(99, of=99), OFF, None, id="ratio: off"),
-        pytest.param(requests(0, of=99), replace(RATIO, error_ratio=0.001), None, id="ratio: none failed"),
-        pytest.param(Evidence(60, consecutive=99), OFF, None, id="consecutive: off"),
-        pytest.param(Evidence(60, consecutive=2), replace(OFF, consecutive_limit=3), None, id="consecutive: below"),
-        pytest.param(
+@cases(
+    "evidence, policy, told",
+    {
+        "errors: no limit": (holding({"redis": 9_999}), OFF, None),
+        "errors: below": (holding({"redis": 4}), replace(OFF, error_limit=5), None),
+        "errors: at the limit": (holding({"redis": 5}), replace(OFF, error_limit=5), ("errors", 5, 5)),
+        "kind: below": (holding({"redis": 2}), LIMITED, None),
+        "kind: at the limit": (holding({"redis": 3}), LIMITED, ("kind", 3, 3)),
+        "kind: together they are more": (holding({"redis": 2, "mysql": 4}), LIMITED, None),
+        "kind: another": (holding({"disk": 100}), LIMITED, None),
+        "kind: first of the setting": (holding({"mysql": 9, "redis": 3}), LIMITED, ("kind", 3, 3)),
+        "kind: second of the setting": (holding({"mysql": 9, "redis": 2}), LIMITED, ("kind", 9, 5)),
+        "kind: a limit of none": (holding({}), replace(OFF, kind_limits=(("redis", 0),)), None),
+        "fatal: one is enough": (Evidence(60, fatal=1), OFF, ("fatal", 1, 1)),
+        "fatal: several": (Evidence(60, fatal=7), OFF, ("fatal", 7, 1)),
+        "ratio: too few to tell": (requests(19, of=19), RATIO, None),
+        "ratio: at the limit": (requests(10, of=20), RATIO, ("ratio", 0.5, 0.5)),
+        "ratio: below": (requests(9, of=20), RATIO, None),
+        "ratio: all": (requests(20, of=20), RATIO, ("ratio", 1.0, 0.5)),
+        "ratio: what went well before": (requests(20, of=20, kept_ok=20), RATIO, ("ratio", 0.5, 0.5)),
+        "ratio: what went well before weighs": (requests(20, of=20, kept_ok=21), RATIO, None),
+        "ratio: but is no request of the window": (requests(19, of=19, kept_ok=1), RATIO, None),
+        "ratio: off": (requests(99, of=99), OFF, None),
+        "ratio: none failed": (requests(0, of=99), replace(RATIO, error_ratio=0.001), None),
+        "consecutive: off": (Evidence(60, consecutive=99), OFF, None),
+        "consecutive: below": (Evidence(60, consecutive=2), replace(OFF, consecutive_limit=3), None),
+        "consecutive: at the limit": (
             Evidence(60, consecutive=3),
             replace(OFF, consecutive_limit=3),
             ("consecutive", 3, 3),
-            id="consecutive: at the limit",
         ),
-        pytest.param(Evidence(60, heartbeat_age_s=9_999.0), OFF, None, id="heartbeat: off"),
-        pytest.param(Evidence(60), SILENT, None, id="heartbeat: never heard"),
-        pytest.param(Evidence(60, heartbeat_age_s=14.999), SILENT, None, id="heartbeat: in time"),
-        pytest.param(Evidence(60, heartbeat_age_s=15.0), SILENT, ("heartbeat", 15, 15), id="heartbeat: missed"),
-        pytest.param(Evidence(60, missed_scrapes=99), OFF, None, id="scrape: off"),
-        pytest.param(Evidence(60, missed_scrapes=2), replace(OFF, scrape_down_after=3), None, id="scrape: below"),
-        pytest.param(
-            Evidence(60, missed_scrapes=3),
-            replace(OFF, scrape_down_after=3),
-            ("scrape", 3, 3),
-            id="scrape: at the limit",
-        ),
-    ],
+        "heartbeat: off": (Evidence(60, heartbeat_age_s=9_999.0), OFF, None),
+        "heartbeat: never heard": (Evidence(60), SILENT, None),
+        "heartbeat: in time": (Evidence(60, heartbeat_age_s=14.999), SILENT, None),
+        "heartbeat: missed": (Evidence(60, heartbeat_age_s=15.0), SILENT, ("heartbeat", 15, 15)),
+        "scrape: off": (Evidence(60, missed_scrapes=99), OFF, None),
+        "scrape: below": (Evidence(60, missed_scrapes=2), replace(OFF, scrape_down_after=3), None),
+        "scrape: at the limit": (Evidence(60, missed_scrapes=3), replace(OFF, scrape_down_after=3), ("scrape", 3, 3)),
+    },
 )
 def test_rule_speaks_from_its_limit_on_and_names_its_number(evidence: Evidence, policy: Policy, told: Told) -> None:
     verdict = judge(evidence, policy)
@@ -142,20 +137,29 @@ SPARED = "in 60 s reach the limit of"
 KINDS = Policy(error_limit=0, kind_limits=(("redis", 2),))
 
 
-@pytest.mark.parametrize(
-    ("kinds", "policy", "baseline", "sentence"),
-    [
-        ({"redis": 17}, Policy(), THREE, f"17 server errors in 60 s (17 of them redis), the limit is 17; {HAVE_3}"),
-        (
+@cases(
+    "kinds, policy, baseline, sentence",
+    {
+        "outlier": (
+            {"redis": 17},
+            Policy(),
+            THREE,
+            f"17 server errors in 60 s (17 of them redis), the limit is 17; {HAVE_3}",
+        ),
+        "nobody stands out": (
             {"unknown": 6},
             Policy(),
             fleet_has(7, 0.0),
             "6 server errors in 60 s, the limit is 5; the whole fleet has as many (median 7)",
         ),
-        ({"unknown": 6}, Policy(outlier=False), THREE, "6 server errors in 60 s, the limit is 5"),
-        ({"redis": 12}, KINDS, fleet_has(1, 1.0), f"12 server errors of kind redis in 60 s, its limit is 11; {HAVE_1}"),
-    ],
-    ids=["outlier", "nobody stands out", "off", "kind"],
+        "off": ({"unknown": 6}, Policy(outlier=False), THREE, "6 server errors in 60 s, the limit is 5"),
+        "kind": (
+            {"redis": 12},
+            KINDS,
+            fleet_has(1, 1.0),
+            f"12 server errors of kind redis in 60 s, its limit is 11; {HAVE_1}",
+        ),
+    },
 )
 def test_sentence_says_which_limit_spoke_and_why(
     kinds: dict[str, int], policy: Policy, baseline: Baseline, sentence: str
@@ -164,51 +168,38 @@ def test_sentence_says_which_limit_spoke_and_why(
     assert reason.sentence == sentence
 
 
-@pytest.mark.parametrize(
-    ("kinds", "policy", "spared"),
-    [
-        ({"redis": 4}, Policy(), ""),
-        ({"redis": 16}, Policy(), f"16 server errors {SPARED} 5, but here the limit is 17: {HAVE_3}"),
-        (
+@cases(
+    "kinds, policy, spared",
+    {
+        "below the limit": ({"redis": 4}, Policy(), ""),
+        "over it": ({"redis": 16}, Policy(), f"16 server errors {SPARED} 5, but here the limit is 17: {HAVE_3}"),
+        "kind": (
             {"redis": 2},
             KINDS,
             f"2 server errors of kind redis {SPARED} 2, but here the limit is 17: {HAVE_3.replace('from 5', 'from 2')}",
         ),
-        ({"redis": 0}, Policy(error_limit=0), ""),
-    ],
-    ids=["below the limit", "over it", "kind", "no limit"],
+        "no limit": ({"redis": 0}, Policy(error_limit=0), ""),
+    },
 )
 def test_errors_that_chance_explains_are_fine_and_said_so(kinds: dict[str, int], policy: Policy, spared: str) -> None:
     baseline = fleet_has(1 if policy is KINDS else 3, 3.0)
     assert judge(holding(kinds), policy, baseline) == Verdict(FINE, spared=spared)
 
 
-@pytest.mark.parametrize(
-    ("errors", "requests", "failed", "outlier", "share", "limit"),
-    [
-        (5, 500, 5, True, 1.0, 5),
-        (5, 501, 5, True, 1.0, None),
-        (359, 36_000, 359, True, 1.0, None),
-        (360, 36_000, 360, True, 1.0, 360),
-        (5, 36_000, 0, True, 1.0, 5),
-        (14, 36_000, 10, True, 1.0, None),
-        (15, 36_000, 10, True, 1.0, 5),
-        (5, 36_000, 5, False, 1.0, 5),
-        (35, 3_600, 35, True, 0.1, None),
-        (36, 3_600, 36, True, 0.1, 36),
-    ],
-    ids=[
-        "1 % is the limit",
-        "less than 1 %",
-        "much traffic",
-        "1 % of it",
-        "errors are no requests",
-        "few errors beside the requests",
-        "errors beside the requests",
-        "compared with nothing",
-        "softly drained",
-        "1 % of what it still gets",
-    ],
+@cases(
+    "errors, requests, failed, outlier, share, limit",
+    {
+        "1 % is the limit": (5, 500, 5, True, 1.0, 5),
+        "less than 1 %": (5, 501, 5, True, 1.0, None),
+        "much traffic": (359, 36_000, 359, True, 1.0, None),
+        "1 % of it": (360, 36_000, 360, True, 1.0, 360),
+        "errors are no requests": (5, 36_000, 0, True, 1.0, 5),
+        "few errors beside the requests": (14, 36_000, 10, True, 1.0, None),
+        "errors beside the requests": (15, 36_000, 10, True, 1.0, 5),
+        "compared with nothing": (5, 36_000, 5, False, 1.0, 5),
+        "softly drained": (35, 3_600, 35, True, 0.1, None),
+        "1 % of what it still gets": (36, 3_600, 36, True, 0.1, 36),
+    },
 )
 def test_errors_below_one_percent_of_the_requests_are_not_too_many(
     errors: int, requests: int, failed: int, limit: int | None, share: float, *, outlier: bool
@@ -235,17 +226,16 @@ def test_what_is_no_count_of_errors_speaks_whatever_is_usual() -> None:
 # -- the cause ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kinds", "missed_scrapes", "cause"),
-    [
-        ({"redis": 4, "http": 1}, 0, "redis"),
-        ({"redis": 3, "http": 3}, 0, "redis"),
-        ({"http": 3, "redis": 3}, 0, "redis"),
-        ({"http": 1}, 3, "http"),
-        ({}, 3, "scrape"),
-        ({"http": 1}, 0, ""),
-    ],
-    ids=["most errors", "tie", "tie the other way round", "errors below the limit", "no errors", "fine"],
+@cases(
+    "kinds, missed_scrapes, cause",
+    {
+        "most errors": ({"redis": 4, "http": 1}, 0, "redis"),
+        "tie": ({"redis": 3, "http": 3}, 0, "redis"),
+        "tie the other way round": ({"http": 3, "redis": 3}, 0, "redis"),
+        "errors below the limit": ({"http": 1}, 3, "http"),
+        "no errors": ({}, 3, "scrape"),
+        "fine": ({"http": 1}, 0, ""),
+    },
 )
 def test_cause_is_the_kind_of_most_errors_or_the_rule_that_spoke(
     kinds: dict[str, int], missed_scrapes: int, cause: str
@@ -310,38 +300,31 @@ def test_comparing_never_makes_a_verdict_worse(evidence: Evidence, policy: Polic
 OLD = replace(holding({"redis": 5}), newest_age_s=11)
 
 
-@pytest.mark.parametrize(
-    ("evidence", "policy", "is_old"),
-    [
-        (OLD, Policy(), True),
-        (replace(OLD, newest_age_s=10), Policy(), False),
-        (replace(OLD, newest_age_s=20), Policy(check_interval_s=20.0), False),
-        (replace(OLD, newest_age_s=21), Policy(check_interval_s=20.0), True),
-        (Evidence(60, requests=20, failed=20, failed_age_s=11), Policy(), True),
-        (Evidence(60, requests=20, failed=20, failed_age_s=10), Policy(), False),
-        (replace(OLD, requests=9, failed=1, failed_age_s=3), Policy(), False),
-        (replace(OLD, kinds={"redis": 2}, errors=2), Policy(error_limit=0, kind_limits=(("redis", 2),)), True),
-        (replace(OLD, heartbeat_age_s=40.0), Policy(heartbeat_timeout_s=30.0), False),
-        (replace(OLD, missed_scrapes=3), Policy(scrape_down_after=3), False),
-        (replace(OLD, consecutive=9), Policy(consecutive_limit=9), False),
-        (replace(OLD, fatal=1), Policy(), False),
-        (holding({}), Policy(), False),
-    ],
-    ids=[
-        "the last error is over ten seconds old",
-        "it is not",
-        "a longer check interval",
-        "older than that, too",
-        "failed requests",
-        "recent failed requests",
-        "a recent failed request beside old errors",
-        "errors of one kind",
-        "no heartbeat",
-        "no answer to scrapes",
-        "failures in a row",
-        "a fatal error",
-        "nothing",
-    ],
+@cases(
+    "evidence, policy, is_old",
+    {
+        "the last error is over ten seconds old": (OLD, Policy(), True),
+        "it is not": (replace(OLD, newest_age_s=10), Policy(), False),
+        "a longer check interval": (replace(OLD, newest_age_s=20), Policy(check_interval_s=20.0), False),
+        "older than that, too": (replace(OLD, newest_age_s=21), Policy(check_interval_s=20.0), True),
+        "failed requests": (Evidence(60, requests=20, failed=20, failed_age_s=11), Policy(), True),
+        "recent failed requests": (Evidence(60, requests=20, failed=20, failed_age_s=10), Policy(), False),
+        "a recent failed request beside old errors": (
+            replace(OLD, requests=9, failed=1, failed_age_s=3),
+            Policy(),
+            False,
+        ),
+        "errors of one kind": (
+            replace(OLD, kinds={"redis": 2}, errors=2),
+            Policy(error_limit=0, kind_limits=(("redis", 2),)),
+            True,
+        ),
+        "no heartbeat": (replace(OLD, heartbeat_age_s=40.0), Policy(heartbeat_timeout_s=30.0), False),
+        "no answer to scrapes": (replace(OLD, missed_scrapes=3), Policy(scrape_down_after=3), False),
+        "failures in a row": (replace(OLD, consecutive=9), Policy(consecutive_limit=9), False),
+        "a fatal error": (replace(OLD, fatal=1), Policy(), False),
+        "nothing": (holding({}), Policy(), False),
+    },
 )
 def test_verdict_is_old_while_only_old_errors_speak_against_the_app(
     evidence: Evidence, policy: Policy, *, is_old: bool

@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 
+from harness.cases import cases
 from harness.containers import (
     AGING,
     APP,
@@ -69,18 +70,33 @@ DUE: list[Row] = [(0, FINE, UP, []), (99.9, FINE, UP, []), (100, FINE, RETIRING,
 """Retiring from second 100 on."""
 
 
-@pytest.mark.parametrize(
-    ("policy", "rows"),
-    [
-        (AGING, [(105, GRANTED, DRAINING, []), (114, FINE, DRAINING, []), (115, FINE, DOWN, [])]),
-        (AGING, [(105, REPLAYED, DRAINING, []), (115, SICK, DOWN, [])]),
-        (AGING, [(105, GRANTED, DRAINING, []), (109, replace(FINE, idle_at=109), DOWN, [])]),
-        (replace(AGING, drain_s=0.0), [(105, GRANTED, DOWN, [])]),
-        (AGING, [(101, FINE, RETIRING, []), (104, FINE, RETIRING, []), (105, GRANTED, DRAINING, [])]),
-        (AGING, [(105, DENIED, RETIRING, []), (114.9, FINE, RETIRING, []), (115, FINE, RETIRING, [ASK])]),
-        (AGING, [(105, Denied("slots", 1, 1, 4.0), RETIRING, []), (109, FINE, RETIRING, [ASK])]),
-        (AGING, [(105, UNKNOWN, RETIRING, []), (106, FINE, RETIRING, [ASK]), (107, GRANTED, DRAINING, [])]),
-        (
+@cases(
+    "policy, rows",
+    {
+        "drains and goes down": (
+            AGING,
+            [(105, GRANTED, DRAINING, []), (114, FINE, DRAINING, []), (115, FINE, DOWN, [])],
+        ),
+        "granted again after a lost answer": (AGING, [(105, REPLAYED, DRAINING, []), (115, SICK, DOWN, [])]),
+        "idle ends the drain": (AGING, [(105, GRANTED, DRAINING, []), (109, replace(FINE, idle_at=109), DOWN, [])]),
+        "without a drain down at once": (replace(AGING, drain_s=0.0), [(105, GRANTED, DOWN, [])]),
+        "asks once while the request is on its way": (
+            AGING,
+            [(101, FINE, RETIRING, []), (104, FINE, RETIRING, []), (105, GRANTED, DRAINING, [])],
+        ),
+        "denied asks again at the next check": (
+            AGING,
+            [(105, DENIED, RETIRING, []), (114.9, FINE, RETIRING, []), (115, FINE, RETIRING, [ASK])],
+        ),
+        "or sooner if that may help": (
+            AGING,
+            [(105, Denied("slots", 1, 1, 4.0), RETIRING, []), (109, FINE, RETIRING, [ASK])],
+        ),
+        "unknown asks again after a second": (
+            AGING,
+            [(105, UNKNOWN, RETIRING, []), (106, FINE, RETIRING, [ASK]), (107, GRANTED, DRAINING, [])],
+        ),
+        "unknown backs off, a clear answer ends that": (
             AGING,
             [
                 (105, UNKNOWN, RETIRING, []),
@@ -94,18 +110,7 @@ DUE: list[Row] = [(0, FINE, UP, []), (99.9, FINE, UP, []), (100, FINE, RETIRING,
                 (119, FINE, RETIRING, [ASK]),
             ],
         ),
-    ],
-    ids=[
-        "drains and goes down",
-        "granted again after a lost answer",
-        "idle ends the drain",
-        "without a drain down at once",
-        "asks once while the request is on its way",
-        "denied asks again at the next check",
-        "or sooner if that may help",
-        "unknown asks again after a second",
-        "unknown backs off, a clear answer ends that",
-    ],
+    },
 )
 def test_due_container_goes_under_a_lease_and_never_without(policy: Policy, rows: list[Row]) -> None:
     check_story([*DUE, *rows], policy)
@@ -121,33 +126,31 @@ def test_retired_container_is_latched_without_a_token_and_says_how_old_it_was() 
 # -- busy containers live longer ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("policy", "rows"),
-    [
-        (PATIENT, [(100, BUSY, UP, []), (150, BUSY, UP, []), (150.1, FINE, RETIRING, [ASK])]),
-        (PATIENT, [(100, BUSY, UP, []), (199.9, BUSY, UP, []), (200, BUSY, RETIRING, [ASK])]),
-        (AGING, [(0, FINE, UP, []), (100, BUSY, RETIRING, [ASK])]),
-        (PATIENT, [*DUE, (105, DENIED, RETIRING, []), (106, BUSY, UP, [RELEASE]), (107, FINE, RETIRING, [ASK])]),
-        (PATIENT, [*DUE, (101, BUSY, UP, []), (102, GRANTED, UP, [RELEASE]), (110, FINE, RETIRING, [ASK])]),
-        (PATIENT, [*DUE, (101, BUSY, UP, []), (102, UNKNOWN, UP, [RELEASE])]),
-        (PATIENT, [*DUE, (101, BUSY, UP, []), (102, DENIED, UP, [])]),
-        (
+@cases(
+    "policy, rows",
+    {
+        "goes as soon as it is idle": (
+            PATIENT,
+            [(100, BUSY, UP, []), (150, BUSY, UP, []), (150.1, FINE, RETIRING, [ASK])],
+        ),
+        "or when it must": (PATIENT, [(100, BUSY, UP, []), (199.9, BUSY, UP, []), (200, BUSY, RETIRING, [ASK])]),
+        "without a maximum nobody waits": (AGING, [(0, FINE, UP, []), (100, BUSY, RETIRING, [ASK])]),
+        "busy again gives up what it may have": (
+            PATIENT,
+            [*DUE, (105, DENIED, RETIRING, []), (106, BUSY, UP, [RELEASE]), (107, FINE, RETIRING, [ASK])],
+        ),
+        "a lease that comes too late is given back": (
+            PATIENT,
+            [*DUE, (101, BUSY, UP, []), (102, GRANTED, UP, [RELEASE]), (110, FINE, RETIRING, [ASK])],
+        ),
+        "and so is one that may have come": (PATIENT, [*DUE, (101, BUSY, UP, []), (102, UNKNOWN, UP, [RELEASE])]),
+        "one that did not come is not": (PATIENT, [*DUE, (101, BUSY, UP, []), (102, DENIED, UP, [])]),
+        "one request at a time": (
             PATIENT,
             [*DUE, (101, BUSY, UP, []), (102, FINE, UP, []), (103, DENIED, UP, []), (104, FINE, RETIRING, [ASK])],
         ),
-        (PATIENT, [*DUE, (105, DENIED, RETIRING, []), (200, BUSY, RETIRING, [ASK])]),
-    ],
-    ids=[
-        "goes as soon as it is idle",
-        "or when it must",
-        "without a maximum nobody waits",
-        "busy again gives up what it may have",
-        "a lease that comes too late is given back",
-        "and so is one that may have come",
-        "one that did not come is not",
-        "one request at a time",
-        "busy too late",
-    ],
+        "busy too late": (PATIENT, [*DUE, (105, DENIED, RETIRING, []), (200, BUSY, RETIRING, [ASK])]),
+    },
 )
 def test_busy_container_is_left_alone_until_its_maximum(policy: Policy, rows: list[Row]) -> None:
     check_story(rows, policy)
@@ -183,18 +186,17 @@ def test_lease_that_is_nearly_over_is_given_back_and_asked_for_anew() -> None:
     assert container.due == 100.5 + AGING.check_interval_s
 
 
-@pytest.mark.parametrize(
-    ("gone_s", "state", "due", "ends"),
-    [
-        (0, DRAINING, 510, 560),
-        (4, DRAINING, 506, 556),
-        (10, DOWN, 550, 550),
-        (59, DOWN, 501, 501),
-        (60, DOWN, 500, 500),
-        (10**9, DOWN, 500 - 10**9 + 60, 500 - 10**9 + 60),
-        (-30, DRAINING, 510, 560),
-    ],
-    ids=["at once", "in its drain", "down", "down for a second", "its time is over", "long over", "clock went back"],
+@cases(
+    "gone_s, state, due, ends",
+    {
+        "at once": (0, DRAINING, 510, 560),
+        "in its drain": (4, DRAINING, 506, 556),
+        "down": (10, DOWN, 550, 550),
+        "down for a second": (59, DOWN, 501, 501),
+        "its time is over": (60, DOWN, 500, 500),
+        "long over": (10**9, DOWN, 500 - 10**9 + 60, 500 - 10**9 + 60),
+        "clock went back": (-30, DRAINING, 510, 560),
+    },
 )
 def test_restarted_sidecar_goes_on_with_what_is_left(gone_s: float, state: State, due: float, ends: float) -> None:
     container = resume(begun(AGING), LEASE, 500.0, gone_s, AGING)
@@ -252,61 +254,38 @@ def lifespan(born: float, part: float = 0.5, respite_until: float = -inf) -> Con
 MIDDLE = lifespan(1_000.0)
 
 
-@pytest.mark.parametrize(
-    ("policy", "life", "due"),
-    [
-        (Policy(), MIDDLE, None),
-        (HOURS, lifespan(1_000.0, 0.0), 20_440.0),
-        (HOURS, lifespan(1_000.0, 0.5), 22_600.0),
-        (HOURS, lifespan(1_000.0, 1.0), 24_760.0),
-        (HOURS, lifespan(1_000.0, 0.5, 30_000.0), 30_000.0),
-        (HOURS, lifespan(1_000.0, 0.5, 2_000.0), 22_600.0),
-        (HOURS, lifespan(-50_000.0), -28_400.0),
-    ],
-    ids=[
-        "never without a lifetime",
-        "the earliest",
-        "the middle",
-        "the latest",
-        "not in its respite",
-        "a respite that is over",
-        "born long before the clock began",
-    ],
+@cases(
+    "policy, life, due",
+    {
+        "never without a lifetime": (Policy(), MIDDLE, None),
+        "the earliest": (HOURS, lifespan(1_000.0, 0.0), 20_440.0),
+        "the middle": (HOURS, lifespan(1_000.0, 0.5), 22_600.0),
+        "the latest": (HOURS, lifespan(1_000.0, 1.0), 24_760.0),
+        "not in its respite": (HOURS, lifespan(1_000.0, 0.5, 30_000.0), 30_000.0),
+        "a respite that is over": (HOURS, lifespan(1_000.0, 0.5, 2_000.0), 22_600.0),
+        "born long before the clock began": (HOURS, lifespan(-50_000.0), -28_400.0),
+    },
 )
 def test_life_is_due_at_its_own_age(policy: Policy, life: Container, due: float | None) -> None:
     assert due_at(life, policy) == (due if due is None else pytest.approx(due))
 
 
-@pytest.mark.parametrize(
-    ("policy", "now", "load", "expected"),
-    [
-        (HOURS, 22_599.9, None, False),
-        (HOURS, 22_600.0, None, True),
-        (HOURS, 22_600.0, BUSY_LOAD, True),
-        (PATIENT_HOURS, 22_600.0, None, True),
-        (PATIENT_HOURS, 22_600.0, IDLE_LOAD, True),
-        (PATIENT_HOURS, 22_600.0, BUSY_LOAD, False),
-        (PATIENT_HOURS, 22_600.0, Load(0.8, 60.0), False),
-        (PATIENT_HOURS, 22_600.0, Load(0.8, 60.1), True),
-        (PATIENT_HOURS, 36_999.9, BUSY_LOAD, False),
-        (PATIENT_HOURS, 37_000.0, BUSY_LOAD, True),
-        (PATIENT_HOURS, 10_000.0, IDLE_LOAD, False),
-        (Policy(), 1e9, None, False),
-    ],
-    ids=[
-        "too young",
-        "old enough",
-        "nobody waits without a maximum",
-        "a load that nobody told is none",
-        "just at the mark is idle",
-        "busy waits",
-        "word of a minute ago counts",
-        "older word does not",
-        "busy waits to the last",
-        "and no longer",
-        "idle but young",
-        "without a lifetime nobody goes",
-    ],
+@cases(
+    "policy, now, load, expected",
+    {
+        "too young": (HOURS, 22_599.9, None, False),
+        "old enough": (HOURS, 22_600.0, None, True),
+        "nobody waits without a maximum": (HOURS, 22_600.0, BUSY_LOAD, True),
+        "a load that nobody told is none": (PATIENT_HOURS, 22_600.0, None, True),
+        "just at the mark is idle": (PATIENT_HOURS, 22_600.0, IDLE_LOAD, True),
+        "busy waits": (PATIENT_HOURS, 22_600.0, BUSY_LOAD, False),
+        "word of a minute ago counts": (PATIENT_HOURS, 22_600.0, Load(0.8, 60.0), False),
+        "older word does not": (PATIENT_HOURS, 22_600.0, Load(0.8, 60.1), True),
+        "busy waits to the last": (PATIENT_HOURS, 36_999.9, BUSY_LOAD, False),
+        "and no longer": (PATIENT_HOURS, 37_000.0, BUSY_LOAD, True),
+        "idle but young": (PATIENT_HOURS, 10_000.0, IDLE_LOAD, False),
+        "without a lifetime nobody goes": (Policy(), 1e9, None, False),
+    },
 )
 def test_busy_waits_and_idle_goes(policy: Policy, now: float, load: Load | None, expected: object) -> None:
     assert is_due(MIDDLE, load, now, policy) is expected

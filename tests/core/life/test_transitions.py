@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from harness.cases import cases
 from harness.containers import (
     AGING,
     APP,
@@ -187,17 +188,16 @@ def sick(*numbers: tuple[float, float]) -> Judged:
     return Judged(Verdict(EXCESSIVE, reasons))
 
 
-@pytest.mark.parametrize(
-    ("numbers", "part"),
-    [
-        ([(5, 5)], 1.0),
-        ([(50, 5)], 0.1),
-        ([(0.75, 0.5)], 2 / 3),
-        ([(6, 5), (12, 3), (4, 4)], 0.25),
-        ([(7, 0)], 1.0),
-        ([], 1.0),
-    ],
-    ids=["at the limit", "ten times", "a ratio", "worst of three", "no limit", "no reason"],
+@cases(
+    "numbers, part",
+    {
+        "at the limit": ([(5, 5)], 1.0),
+        "ten times": ([(50, 5)], 0.1),
+        "a ratio": ([(0.75, 0.5)], 2 / 3),
+        "worst of three": ([(6, 5), (12, 3), (4, 4)], 0.25),
+        "no limit": ([(7, 0)], 1.0),
+        "no reason": ([], 1.0),
+    },
 )
 def test_jitter_shrinks_the_further_the_worst_number_is_beyond_its_limit(
     numbers: list[tuple[float, float]], part: float
@@ -228,24 +228,26 @@ Happened = tuple[float, Trigger, float | None]
 """Second, what happens, and when the claim is due after it; None: not at all."""
 
 
-@pytest.mark.parametrize(
+@cases(
     "happened",
-    [
-        [(5, SICK, None), (600, SICK, None), (601, beat(), 604), (603, SICK, 604)],
-        [(1, beat(Presence.WELL), None), (2, beat(Presence.DOWN), None), (3, beat(), 6)],
-        [(1, beat(life="zero"), None), (2, beat(life="one#2"), None), (3, beat(), 6)],
-        [(1, beat(), 4), (2, beat(), 4), (3, beat(), 4)],
-        [(1, beat(), 4), (2, UNANSWERED, None), (9, SICK, None), (10, UNANSWERED, None), (20, beat(), 23)],
-        [(1, beat(), 4), (2, FINE, None), (3, SICK, None), (30, SICK, None), (31, beat(), 34)],
-    ],
-    ids=[
-        "however long it takes",
-        "a beat that said something else",
-        "a beat of another life",
-        "the first of several",
-        "after beats without an answer all begins anew",
-        "and after a recovery",
-    ],
+    {
+        "however long it takes": [(5, SICK, None), (600, SICK, None), (601, beat(), 604), (603, SICK, 604)],
+        "a beat that said something else": [
+            (1, beat(Presence.WELL), None),
+            (2, beat(Presence.DOWN), None),
+            (3, beat(), 6),
+        ],
+        "a beat of another life": [(1, beat(life="zero"), None), (2, beat(life="one#2"), None), (3, beat(), 6)],
+        "the first of several": [(1, beat(), 4), (2, beat(), 4), (3, beat(), 4)],
+        "after beats without an answer all begins anew": [
+            (1, beat(), 4),
+            (2, UNANSWERED, None),
+            (9, SICK, None),
+            (10, UNANSWERED, None),
+            (20, beat(), 23),
+        ],
+        "and after a recovery": [(1, beat(), 4), (2, FINE, None), (3, SICK, None), (30, SICK, None), (31, beat(), 34)],
+    },
 )
 def test_suspect_settles_from_the_first_answered_beat_that_said_so(happened: list[Happened]) -> None:
     container = suspected()
@@ -264,14 +266,13 @@ def test_name_that_comes_while_it_settles_has_to_be_heard_first() -> None:
     assert step(container, beat(life="two"), 2.5, POLICY)[0].due == 5.5
 
 
-@pytest.mark.parametrize(
-    ("answers", "refused", "repeated"),
-    [
-        ([DENIED, UNKNOWN], ("window",), [False, False]),
-        ([DENIED, DENIED], ("window",), [False, True]),
-        ([DENIED, HELD, DENIED], ("window", "hold"), [False, False, True]),
-    ],
-    ids=["denied once", "again", "for another reason"],
+@cases(
+    "answers, refused, repeated",
+    {
+        "denied once": ([DENIED, UNKNOWN], ("window",), [False, False]),
+        "again": ([DENIED, DENIED], ("window",), [False, True]),
+        "for another reason": ([DENIED, HELD, DENIED], ("window", "hold"), [False, False, True]),
+    },
 )
 def test_suspect_knows_why_it_was_refused_until_it_recovers(
     answers: list[Answer], refused: tuple[str, ...], repeated: list[bool]
@@ -295,30 +296,23 @@ MYSQL = Judged(replace(SICK.verdict, cause="mysql"))
 SHADOW = replace(POLICY, enforce=False)
 
 
-@pytest.mark.parametrize(
-    ("triggers", "policy", "causes"),
-    [
-        ([SICK, MYSQL], POLICY, ["redis", "mysql"]),
-        ([SICK, FINE, MYSQL], POLICY, ["redis", "", "mysql"]),
-        ([SICK, GRANTED, MYSQL, FINE], POLICY, ["redis", "redis", "redis", "redis"]),
-        ([SICK, GRANTED, MYSQL, FINE], SHADOW, ["redis", "redis", "redis", ""]),
-        ([SICK, ORDERED, MYSQL, GRANTED], POLICY, ["redis", MANUAL, MANUAL, MANUAL]),
-        ([SICK, ORDERED, DENIED], POLICY, ["redis", MANUAL, "redis"]),
-        ([FINE, ORDERED, MYSQL, DENIED], POLICY, ["", MANUAL, MANUAL, ""]),
-        ([SICK, ORDERED, GRANTED, REVIVED], POLICY, ["redis", MANUAL, MANUAL, ""]),
-        ([SICK, GRANTED, AppRestarted("two")], POLICY, ["redis", "redis", ""]),
-    ],
-    ids=[
-        "that of the last verdict",
-        "another suspicion",
-        "of a cull that of its claim",
-        "also of one in shadow mode",
-        "a person's order",
-        "a refused order",
-        "a refused order of a container that is well",
-        "it is revived",
-        "it is replaced",
-    ],
+@cases(
+    "triggers, policy, causes",
+    {
+        "that of the last verdict": ([SICK, MYSQL], POLICY, ["redis", "mysql"]),
+        "another suspicion": ([SICK, FINE, MYSQL], POLICY, ["redis", "", "mysql"]),
+        "of a cull that of its claim": ([SICK, GRANTED, MYSQL, FINE], POLICY, ["redis", "redis", "redis", "redis"]),
+        "also of one in shadow mode": ([SICK, GRANTED, MYSQL, FINE], SHADOW, ["redis", "redis", "redis", ""]),
+        "a person's order": ([SICK, ORDERED, MYSQL, GRANTED], POLICY, ["redis", MANUAL, MANUAL, MANUAL]),
+        "a refused order": ([SICK, ORDERED, DENIED], POLICY, ["redis", MANUAL, "redis"]),
+        "a refused order of a container that is well": (
+            [FINE, ORDERED, MYSQL, DENIED],
+            POLICY,
+            ["", MANUAL, MANUAL, ""],
+        ),
+        "it is revived": ([SICK, ORDERED, GRANTED, REVIVED], POLICY, ["redis", MANUAL, MANUAL, ""]),
+        "it is replaced": ([SICK, GRANTED, AppRestarted("two")], POLICY, ["redis", "redis", ""]),
+    },
 )
 def test_cause_is_that_of_the_suspicion_and_stays_until_the_container_is_back(
     triggers: list[Trigger | Answer], policy: Policy, causes: list[str]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from harness.cases import cases
 from sidecar.core.app_reports import (
     ErrorLevel,
     ErrorReport,
@@ -53,73 +54,57 @@ def just_now(evidence: Evidence) -> Evidence:
     return replace(evidence, newest_age_s=0)
 
 
-@pytest.mark.parametrize(
-    ("reports", "evidence"),
-    [
-        pytest.param([], NOTHING, id="nothing"),
-        pytest.param([ErrorReport()], just_now(Evidence(60, 1, {"unknown": 1})), id="ping"),
-        pytest.param([ErrorReport(0, app_start="b")], NOTHING, id="announcement"),
-        pytest.param(
-            [ErrorReport(3, kind="redis")] * 2, just_now(Evidence(60, 6, {"redis": 6})), id="several of a kind"
-        ),
-        pytest.param([ErrorReport(2, ErrorLevel.RECOVERED)], Evidence(60, levels={"recovered": 2}), id="another level"),
-        pytest.param([ErrorReport(2, fatal=True)], just_now(Evidence(60, 2, {"unknown": 2}, fatal=2)), id="fatal"),
-        pytest.param([ErrorReport(0, fatal=True)], NOTHING, id="none that are fatal"),
-        pytest.param(
+@cases(
+    "reports, evidence",
+    {
+        "nothing": ([], NOTHING),
+        "ping": ([ErrorReport()], just_now(Evidence(60, 1, {"unknown": 1}))),
+        "announcement": ([ErrorReport(0, app_start="b")], NOTHING),
+        "several of a kind": ([ErrorReport(3, kind="redis")] * 2, just_now(Evidence(60, 6, {"redis": 6}))),
+        "another level": ([ErrorReport(2, ErrorLevel.RECOVERED)], Evidence(60, levels={"recovered": 2})),
+        "fatal": ([ErrorReport(2, fatal=True)], just_now(Evidence(60, 2, {"unknown": 2}, fatal=2))),
+        "none that are fatal": ([ErrorReport(0, fatal=True)], NOTHING),
+        "level is stronger": (
             [ErrorReport(1, ErrorLevel.INVESTIGATION, fatal=True)],
             Evidence(60, levels={"investigation": 1}),
-            id="level is stronger",
         ),
-        pytest.param([ErrorReport(4, kind="cache")], Evidence(60, levels={"ignored": 4}), id="ignored kind is shown"),
-        pytest.param(
+        "ignored kind is shown": ([ErrorReport(4, kind="cache")], Evidence(60, levels={"ignored": 4})),
+        "ignored kind is never fatal": (
             [ErrorReport(4, kind="cache", fatal=True)],
             Evidence(60, levels={"ignored": 4}),
-            id="ignored kind is never fatal",
         ),
-        pytest.param([Results(3, 2)], Evidence(60, requests=5, failed=2, failed_age_s=0), id="results"),
-        pytest.param([Results()], NOTHING, id="results of nothing"),
-        pytest.param(
-            [Results(0, 2)] * 2,
-            Evidence(60, requests=4, failed=4, consecutive=4, failed_age_s=0),
-            id="failures in a row",
-        ),
-        pytest.param([Heartbeat()], Evidence(60, heartbeat_age_s=0.0), id="heartbeat"),
-        pytest.param(
-            [Missed("status"), Missed("status"), Missed("timeout")],
-            Evidence(60, missed_scrapes=3),
-            id="missed scrapes",
-        ),
-        pytest.param([Missed("timeout"), Sample({})], NOTHING, id="a good scrape ends the missed ones"),
-        pytest.param(
+        "results": ([Results(3, 2)], Evidence(60, requests=5, failed=2, failed_age_s=0)),
+        "results of nothing": ([Results()], NOTHING),
+        "failures in a row": ([Results(0, 2)] * 2, Evidence(60, requests=4, failed=4, consecutive=4, failed_age_s=0)),
+        "heartbeat": ([Heartbeat()], Evidence(60, heartbeat_age_s=0.0)),
+        "missed scrapes": ([Missed("status"), Missed("status"), Missed("timeout")], Evidence(60, missed_scrapes=3)),
+        "a good scrape ends the missed ones": ([Missed("timeout"), Sample({})], NOTHING),
+        "sample: ignored kinds are no failed requests": (
             [Sample({"redis": 2, "cache": 3}, requests=10)],
             just_now(Evidence(60, 2, {"redis": 2}, {"ignored": 3}, requests=10, failed=2, failed_age_s=0)),
-            id="sample: ignored kinds are no failed requests",
         ),
-        pytest.param(
+        "sample: no more requests failed than there were": (
             [Sample({"redis": 9}, requests=4)],
             just_now(Evidence(60, 9, {"redis": 9}, requests=4, failed=4, consecutive=4, failed_age_s=0)),
-            id="sample: no more requests failed than there were",
         ),
-        pytest.param(
-            [Sample({"redis": 9})], just_now(Evidence(60, 9, {"redis": 9})), id="sample: errors without requests"
-        ),
-        pytest.param([Sample({"redis": 0}, unknown=7)], NOTHING, id="sample: what is unknown counts nothing"),
-    ],
+        "sample: errors without requests": ([Sample({"redis": 9})], just_now(Evidence(60, 9, {"redis": 9}))),
+        "sample: what is unknown counts nothing": ([Sample({"redis": 0}, unknown=7)], NOTHING),
+    },
 )
 def test_report_becomes_evidence(reports: list[Report], evidence: Evidence) -> None:
     assert evidence_of(*reports) == evidence
 
 
-@pytest.mark.parametrize(
-    ("story", "idle_at"),
-    [
-        pytest.param([], None, id="never told"),
-        pytest.param([(1, Sample({}, in_flight=0.5))], None, id="less than one is some"),
-        pytest.param([(1, Sample({}, in_flight=-1.0))], None, id="a broken gauge is not idle"),
-        pytest.param([(1, Sample({}, in_flight=0.0)), (1, Sample({}))], 1.0, id="a page without it says nothing"),
-        pytest.param([(1, Results(0, 0, 3)), (1, Results(in_flight=0))], 2.0, id="told by the app"),
-        pytest.param([(1, Sample({}, in_flight=0.0)), (1, Results(1, 0, 2))], None, id="the newest word counts"),
-    ],
+@cases(
+    "story, idle_at",
+    {
+        "never told": ([], None),
+        "less than one is some": ([(1, Sample({}, in_flight=0.5))], None),
+        "a broken gauge is not idle": ([(1, Sample({}, in_flight=-1.0))], None),
+        "a page without it says nothing": ([(1, Sample({}, in_flight=0.0)), (1, Sample({}))], 1.0),
+        "told by the app": ([(1, Results(0, 0, 3)), (1, Results(in_flight=0))], 2.0),
+        "the newest word counts": ([(1, Sample({}, in_flight=0.0)), (1, Results(1, 0, 2))], None),
+    },
 )
 def test_app_is_idle_since_it_last_said_that_nothing_is_in_flight(story: list[Told], idle_at: float | None) -> None:
     measurements, _ = measurements_of(story)
@@ -128,17 +113,15 @@ def test_app_is_idle_since_it_last_said_that_nothing_is_in_flight(story: list[To
     assert measurements.idle_at is None
 
 
-@pytest.mark.parametrize(
-    ("story", "load"),
-    [
-        pytest.param([], None, id="never told"),
-        pytest.param([(1, Results(load=0.7))], Load(0.7, 10.0), id="told by the app"),
-        pytest.param([(1, Results(in_flight=3))], Load(3, 10.0), id="requests in flight stand for it"),
-        pytest.param(
-            [(1, Results(load=0.7)), (1, Results(in_flight=3))], Load(0.7, 11.0), id="unless it was ever told"
-        ),
-        pytest.param([(1, Results(load=0.7, in_flight=3)), (1, Results(load=0.0))], Load(0.0, 10.0), id="idle again"),
-    ],
+@cases(
+    "story, load",
+    {
+        "never told": ([], None),
+        "told by the app": ([(1, Results(load=0.7))], Load(0.7, 10.0)),
+        "requests in flight stand for it": ([(1, Results(in_flight=3))], Load(3, 10.0)),
+        "unless it was ever told": ([(1, Results(load=0.7)), (1, Results(in_flight=3))], Load(0.7, 11.0)),
+        "idle again": ([(1, Results(load=0.7, in_flight=3)), (1, Results(load=0.0))], Load(0.0, 10.0)),
+    },
 )
 def test_load_is_what_was_last_said_of_it_and_grows_old(story: list[Told], load: Load | None) -> None:
     measurements, now = measurements_of(story)
@@ -150,20 +133,20 @@ def test_load_is_what_was_last_said_of_it_and_grows_old(story: list[Told], load:
 # -- the success rate -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("story", "rate"),
-    [
-        pytest.param([], None, id="nothing"),
-        pytest.param([(1, ErrorReport(500))], None, id="errors alone are no share of anything"),
-        pytest.param([(1, Sample({"redis": 9}))], None, id="nor are those of a page without requests"),
-        pytest.param([(1, Results()), (1, Results(in_flight=3))], None, id="results of no request"),
-        pytest.param([(1, Results(30, 10))], 0.75, id="results"),
-        pytest.param([(1, Sample({"redis": 10, "cache": 50}, requests=40))], 0.75, id="sample, without ignored kinds"),
-        pytest.param([(1, Sample({"redis": 50}, requests=40))], 0.0, id="sample with more errors than requests"),
-        pytest.param([(1, Results(30, 10)), (60, Heartbeat())], 0.75, id="remembered while nobody calls"),
-        pytest.param([(1, Results(30, 10)), (300, Heartbeat())], 0.75, id="for five minutes"),
-        pytest.param([(1, Results(30, 10)), (300.5, Heartbeat())], None, id="and no longer: the reports have stopped"),
-    ],
+@cases(
+    "story, rate",
+    {
+        "nothing": ([], None),
+        "errors alone are no share of anything": ([(1, ErrorReport(500))], None),
+        "nor are those of a page without requests": ([(1, Sample({"redis": 9}))], None),
+        "results of no request": ([(1, Results()), (1, Results(in_flight=3))], None),
+        "results": ([(1, Results(30, 10))], 0.75),
+        "sample, without ignored kinds": ([(1, Sample({"redis": 10, "cache": 50}, requests=40))], 0.75),
+        "sample with more errors than requests": ([(1, Sample({"redis": 50}, requests=40))], 0.0),
+        "remembered while nobody calls": ([(1, Results(30, 10)), (60, Heartbeat())], 0.75),
+        "for five minutes": ([(1, Results(30, 10)), (300, Heartbeat())], 0.75),
+        "and no longer: the reports have stopped": ([(1, Results(30, 10)), (300.5, Heartbeat())], None),
+    },
 )
 def test_success_rate_is_of_requests(story: list[Told], rate: float | None) -> None:
     measurements, now = measurements_of(story)

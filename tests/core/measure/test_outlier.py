@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.cases import cases
 from sidecar.core.claims import Fleet
 from sidecar.core.measure.outlier import (
     KEPT_MIN,
@@ -59,14 +60,13 @@ def test_median_at_or_over_the_limit_is_compared_and_never_becomes_usual(median:
     assert 0.98 < (usual.smooth_errors or 0) <= 1
 
 
-@pytest.mark.parametrize(
-    ("beats", "limit"),
-    [
-        ([(0.0, fleet(5, suspect=4))], 21),
-        ([(0.0, fleet(5, suspect=5))], LIMIT),
-        ([(0.0, fleet(1)), (10.0, fleet(17, suspect=0))], LIMIT),
-    ],
-    ids=["the others are well", "half of the others are suspect", "it has seen the time before"],
+@cases(
+    "beats, limit",
+    {
+        "the others are well": ([(0.0, fleet(5, suspect=4))], 21),
+        "half of the others are suspect": ([(0.0, fleet(5, suspect=5))], LIMIT),
+        "it has seen the time before": ([(0.0, fleet(1)), (10.0, fleet(17, suspect=0))], LIMIT),
+    },
 )
 def test_sidecar_that_has_just_started_believes_the_others_whether_the_errors_are_usual(
     beats: list[tuple[float, Fleet]], limit: int
@@ -122,30 +122,35 @@ def fleet_has(median: int, smooth: float) -> Baseline:
     return Baseline(FleetUsual(median, smooth_errors=smooth))
 
 
-@pytest.mark.parametrize(
-    ("baseline", "evidence", "usual"),
-    [
-        (NO_BASELINE, holding(9), Usual(0.0, is_own=False)),
-        (Baseline(USUAL), holding(9), Usual(2.0, is_own=False)),
-        (Baseline(replace(USUAL, errors=3)), holding(9), Usual(3, is_own=False)),
-        (Baseline(USUAL, Rates(2.5, 0.0)), holding(9), Usual(2.5, is_own=True)),
-        (Baseline(FleetUsual(), Rates(2.5, 0.01)), holding(9, 100, 9), Usual(2.5, is_own=True)),
-        (Baseline(USUAL, Rates(2.5, 0.001)), holding(9, 6_000, 9), Usual(12.0, is_own=False)),
-        (Baseline(replace(USUAL, smooth_ratio=0.003), Rates(9.0, 0.0)), holding(9, 100, 9), Usual(0.3, is_own=False)),
-        (Baseline(USUAL, Rates(9.0, 0.01)), holding(9, 6_000, 9), Usual(60.0, is_own=True)),
-        (Baseline(USUAL), holding(9, 6_000, 0), Usual(2.0, is_own=False)),
-    ],
-    ids=[
-        "nothing known",
-        "smoothed median",
-        "median now",
-        "own past",
-        "own past of one without a fleet",
-        "its part of the requests",
-        "of few requests few",
-        "its own ratio",
-        "requests that the errors were not counted among",
-    ],
+@cases(
+    "baseline, evidence, usual",
+    {
+        "nothing known": (NO_BASELINE, holding(9), Usual(0.0, is_own=False)),
+        "smoothed median": (Baseline(USUAL), holding(9), Usual(2.0, is_own=False)),
+        "median now": (Baseline(replace(USUAL, errors=3)), holding(9), Usual(3, is_own=False)),
+        "own past": (Baseline(USUAL, Rates(2.5, 0.0)), holding(9), Usual(2.5, is_own=True)),
+        "own past of one without a fleet": (
+            Baseline(FleetUsual(), Rates(2.5, 0.01)),
+            holding(9, 100, 9),
+            Usual(2.5, is_own=True),
+        ),
+        "its part of the requests": (
+            Baseline(USUAL, Rates(2.5, 0.001)),
+            holding(9, 6_000, 9),
+            Usual(12.0, is_own=False),
+        ),
+        "of few requests few": (
+            Baseline(replace(USUAL, smooth_ratio=0.003), Rates(9.0, 0.0)),
+            holding(9, 100, 9),
+            Usual(0.3, is_own=False),
+        ),
+        "its own ratio": (Baseline(USUAL, Rates(9.0, 0.01)), holding(9, 6_000, 9), Usual(60.0, is_own=True)),
+        "requests that the errors were not counted among": (
+            Baseline(USUAL),
+            holding(9, 6_000, 0),
+            Usual(2.0, is_own=False),
+        ),
+    },
 )
 def test_errors_are_compared_with_the_most_that_is_usual(baseline: Baseline, evidence: Evidence, usual: Usual) -> None:
     found = baseline.usual(evidence)
@@ -153,36 +158,22 @@ def test_errors_are_compared_with_the_most_that_is_usual(baseline: Baseline, evi
     assert found.is_own is usual.is_own
 
 
-@pytest.mark.parametrize(
-    ("policy", "baseline", "limit", "least"),
-    [
-        (Policy(), NO_BASELINE, 5, 5),
-        (Policy(), fleet_has(0, 0.2), 5, 6),
-        (Policy(), fleet_has(3, 3.0), 5, 17),
-        (Policy(), fleet_has(3, 3.0), 50, 50),
-        (Policy(), fleet_has(4, 4.0), 5, 19),
-        (Policy(), replace(fleet_has(5, 0.0), own=Rates(9.0)), 5, 5),
-        (Policy(), fleet_has(16, 3.0), 5, 42),
-        (Policy(), fleet_has(17, 3.0), 5, 5),
-        (Policy(), fleet_has(5, 0.0), 2, 2),
-        (Policy(), fleet_has(3, 3.0), 2, 17),
-        (Policy(error_limit=0), fleet_has(3, 0.0), 2, 2),
-        (Policy(outlier=False), fleet_has(3, 3.0), 5, 5),
-    ],
-    ids=[
-        "nothing known",
-        "a little is usual",
-        "three are usual",
-        "a limit far above",
-        "just below the limit",
-        "nobody stands out",
-        "chance explains the median",
-        "and now it does not",
-        "nobody stands out by a kind",
-        "a kind with a low limit",
-        "the limit of a kind alone",
-        "off",
-    ],
+@cases(
+    "policy, baseline, limit, least",
+    {
+        "nothing known": (Policy(), NO_BASELINE, 5, 5),
+        "a little is usual": (Policy(), fleet_has(0, 0.2), 5, 6),
+        "three are usual": (Policy(), fleet_has(3, 3.0), 5, 17),
+        "a limit far above": (Policy(), fleet_has(3, 3.0), 50, 50),
+        "just below the limit": (Policy(), fleet_has(4, 4.0), 5, 19),
+        "nobody stands out": (Policy(), replace(fleet_has(5, 0.0), own=Rates(9.0)), 5, 5),
+        "chance explains the median": (Policy(), fleet_has(16, 3.0), 5, 42),
+        "and now it does not": (Policy(), fleet_has(17, 3.0), 5, 5),
+        "nobody stands out by a kind": (Policy(), fleet_has(5, 0.0), 2, 2),
+        "a kind with a low limit": (Policy(), fleet_has(3, 3.0), 2, 17),
+        "the limit of a kind alone": (Policy(error_limit=0), fleet_has(3, 0.0), 2, 2),
+        "off": (Policy(outlier=False), fleet_has(3, 3.0), 5, 5),
+    },
 )
 def test_limit_is_what_chance_does_not_explain(policy: Policy, baseline: Baseline, limit: int, least: int) -> None:
     assert effective_limit(limit, holding(9), policy, baseline).limit == least
@@ -191,28 +182,36 @@ def test_limit_is_what_chance_does_not_explain(policy: Policy, baseline: Baselin
 OWN_3 = "raised from 5, because this container has about 3 when it is well"
 
 
-@pytest.mark.parametrize(
-    ("baseline", "limit", "why"),
-    [
-        (NO_BASELINE, 5, ""),
-        (fleet_has(3, 3.0), 17, "raised from 5, because containers of this fleet have about 3 when they are well"),
-        (Baseline(own=Rates(3.0)), 17, OWN_3),
-        (fleet_has(1, 100.4), 158, "raised from 5, because containers of this fleet have about 100 when they are well"),
-        (fleet_has(5, 0.0), 5, "the whole fleet has as many (median 5)"),
-        (Baseline(share=0.5), 3, "a soft drain leaves it 50 % of its load; at full load the limit is 5"),
-        (Baseline(share=0.0), 1, "a soft drain leaves it 0 % of its load; at full load the limit is 5"),
-        (Baseline(share=0.95), 5, ""),
-        (fleet_has(0, 0.1), 5, ""),
-        (
+@cases(
+    "baseline, limit, why",
+    {
+        "as set": (NO_BASELINE, 5, ""),
+        "fleet": (
+            fleet_has(3, 3.0),
+            17,
+            "raised from 5, because containers of this fleet have about 3 when they are well",
+        ),
+        "own past": (Baseline(own=Rates(3.0)), 17, OWN_3),
+        "many": (
+            fleet_has(1, 100.4),
+            158,
+            "raised from 5, because containers of this fleet have about 100 when they are well",
+        ),
+        "nobody stands out": (fleet_has(5, 0.0), 5, "the whole fleet has as many (median 5)"),
+        "half of its load": (
+            Baseline(share=0.5),
+            3,
+            "a soft drain leaves it 50 % of its load; at full load the limit is 5",
+        ),
+        "never 0": (Baseline(share=0.0), 1, "a soft drain leaves it 0 % of its load; at full load the limit is 5"),
+        "nearly all of it": (Baseline(share=0.95), 5, ""),
+        "chance alone": (fleet_has(0, 0.1), 5, ""),
+        "both": (
             Baseline(own=Rates(3.0), share=0.5),
             9,
             f"a soft drain leaves it 50 % of its load; at full load the limit is 17; {OWN_3}",
         ),
-    ],
-    ids=[
-        "as set", "fleet", "own past", "many", "nobody stands out", "half of its load", "never 0", "nearly all of it",
-        "chance alone", "both",
-    ],
-)  # fmt: skip
+    },
+)
 def test_limit_that_differs_says_why(baseline: Baseline, limit: int, why: str) -> None:
     assert effective_limit(5, holding(9), Policy(), baseline) == EffectiveLimit(limit, why)

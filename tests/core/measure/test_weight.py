@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.cases import cases
 from sidecar.core.claims import Fleet, Presence
 from sidecar.core.measure.weight import FULL, Weight, share_of_window, soft_drain
 from sidecar.core.types import Policy
@@ -19,18 +20,18 @@ def settled(rate: float | None, weight: Weight | None = None) -> int:
     return weight.percent
 
 
-@pytest.mark.parametrize(
-    ("rate", "percent"),
-    [
-        pytest.param(None, 100, id="nothing known"),
-        pytest.param(1.0, 100, id="all go well"),
-        pytest.param(0.97, 100, id="a few fail: within the band"),
-        pytest.param(0.9, 73, id="one in ten fails"),
-        pytest.param(0.75, 42, id="one in four fails"),
-        pytest.param(0.5, 12, id="half fail"),
-        pytest.param(0.3, 10, id="the floor"),
-        pytest.param(0.0, 10, id="all fail"),
-    ],
+@cases(
+    "rate, percent",
+    {
+        "nothing known": (None, 100),
+        "all go well": (1.0, 100),
+        "a few fail: within the band": (0.97, 100),
+        "one in ten fails": (0.9, 73),
+        "one in four fails": (0.75, 42),
+        "half fail": (0.5, 12),
+        "the floor": (0.3, 10),
+        "all fail": (0.0, 10),
+    },
 )
 def test_weight_is_the_rate_cubed(rate: float | None, percent: int) -> None:
     assert settled(rate) == percent
@@ -49,21 +50,21 @@ def steps(percent: int, rate: float, elapsed_s: float = 1.0, count: int = 4) -> 
     return percents
 
 
-@pytest.mark.parametrize(
-    ("percent", "rate", "elapsed_s", "percents"),
-    [
-        pytest.param(100, 0.5, 1.0, [80, 60, 40, 20], id="it falls fast"),
-        pytest.param(100, 0.0, 3.0, [40, 10, 10, 10], id="by the time that has passed"),
-        pytest.param(10, 1.0, 1.0, [15, 20, 25, 30], id="it rises slowly"),
-        pytest.param(10, 1.0, 60.0, [100, 100, 100, 100], id="to the top"),
-        pytest.param(98, 1.0, 1.0, [100, 100, 100, 100], id="and all of the way"),
-        pytest.param(12, 0.1, 1.0, [10, 10, 10, 10], id="as to the floor"),
-        pytest.param(100, 0.5, 0.0, [100, 100, 100, 100], id="no time, no change"),
-        pytest.param(73, 0.88, 1.0, [73, 73, 73, 73], id="a target nearby changes nothing"),
-        pytest.param(73, 0.94, 1.0, [78, 83, 83, 83], id="one further away is reached"),
-        pytest.param(12, 0.51, 1.0, [12, 12, 12, 12], id="near the floor the band is narrow"),
-        pytest.param(12, 0.53, 1.0, [15, 15, 15, 15], id="but not so narrow"),
-    ],
+@cases(
+    "percent, rate, elapsed_s, percents",
+    {
+        "it falls fast": (100, 0.5, 1.0, [80, 60, 40, 20]),
+        "by the time that has passed": (100, 0.0, 3.0, [40, 10, 10, 10]),
+        "it rises slowly": (10, 1.0, 1.0, [15, 20, 25, 30]),
+        "to the top": (10, 1.0, 60.0, [100, 100, 100, 100]),
+        "and all of the way": (98, 1.0, 1.0, [100, 100, 100, 100]),
+        "as to the floor": (12, 0.1, 1.0, [10, 10, 10, 10]),
+        "no time, no change": (100, 0.5, 0.0, [100, 100, 100, 100]),
+        "a target nearby changes nothing": (73, 0.88, 1.0, [73, 73, 73, 73]),
+        "one further away is reached": (73, 0.94, 1.0, [78, 83, 83, 83]),
+        "near the floor the band is narrow": (12, 0.51, 1.0, [12, 12, 12, 12]),
+        "but not so narrow": (12, 0.53, 1.0, [15, 15, 15, 15]),
+    },
 )
 def test_way_to_the_target(percent: int, rate: float, elapsed_s: float, percents: list[int]) -> None:
     assert steps(percent, rate, elapsed_s) == percents

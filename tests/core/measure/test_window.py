@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.cases import cases
 from sidecar.core.measure.window import OTHER, RequestResults, RollingCounts
 
 YEAR_S = 365 * 86_400
@@ -162,31 +163,25 @@ def told(*steps: Ended, at: int) -> RequestCounts:
     return counts(outcomes)
 
 
-@pytest.mark.parametrize(
-    ("steps", "at", "tally"),
-    [
-        pytest.param([], 0, RequestCounts(), id="nothing yet"),
-        pytest.param([(0, 3, 2)], 0, RequestCounts(5, 2, 0), id="good and bad"),
-        pytest.param([(0, 3, 2)], 59, RequestCounts(5, 2, 0), id="to the end of the window"),
-        pytest.param([(0, 3, 2)], 60, RequestCounts(), id="and no longer"),
-        pytest.param([(0, 0, 2), (30, 0, 3)], 30, RequestCounts(5, 5, 5), id="failures in a row"),
-        pytest.param([(0, 0, 2), (5, 1, 0), (9, 0, 3)], 9, RequestCounts(6, 5, 3), id="a success ends the row"),
-        pytest.param([(0, 0, 2), (5, 1, 9)], 5, RequestCounts(12, 11, 0), id="a success in the same message ends it"),
-        pytest.param([(0, 0, 2), (50, 0, 1)], 60, RequestCounts(1, 1, 3), id="a row reaches back beyond the window"),
-        pytest.param([(0, 0, 2), (60, 0, 1)], 60, RequestCounts(1, 1, 1), id="unless the window was empty between"),
-        pytest.param([(0, 30, 0), (9, 0, 20)], 59, RequestCounts(50, 20, 20), id="both within the window"),
-        pytest.param(
-            [(0, 30, 0), (9, 0, 20)], 60, RequestCounts(20, 20, 20, kept=30), id="silence does not forget successes"
-        ),
-        pytest.param(
-            [(0, 30, 0), (9, 0, 20)], 68, RequestCounts(20, 20, 20, kept=30), id="as long as there are failures"
-        ),
-        pytest.param([(0, 30, 0), (9, 0, 20)], 69, RequestCounts(), id="and then all is over"),
-        pytest.param(
-            [(0, 30, 0), (9, 0, 20), (60, 0, 1)], 60, RequestCounts(21, 21, 21), id="a request does forget them"
-        ),
-        pytest.param([(0, 30, 0), (9, 0, 20), (60, 1, 0)], 60, RequestCounts(21, 20, 0), id="a good one too"),
-    ],
+@cases(
+    "steps, at, tally",
+    {
+        "nothing yet": ([], 0, RequestCounts()),
+        "good and bad": ([(0, 3, 2)], 0, RequestCounts(5, 2, 0)),
+        "to the end of the window": ([(0, 3, 2)], 59, RequestCounts(5, 2, 0)),
+        "and no longer": ([(0, 3, 2)], 60, RequestCounts()),
+        "failures in a row": ([(0, 0, 2), (30, 0, 3)], 30, RequestCounts(5, 5, 5)),
+        "a success ends the row": ([(0, 0, 2), (5, 1, 0), (9, 0, 3)], 9, RequestCounts(6, 5, 3)),
+        "a success in the same message ends it": ([(0, 0, 2), (5, 1, 9)], 5, RequestCounts(12, 11, 0)),
+        "a row reaches back beyond the window": ([(0, 0, 2), (50, 0, 1)], 60, RequestCounts(1, 1, 3)),
+        "unless the window was empty between": ([(0, 0, 2), (60, 0, 1)], 60, RequestCounts(1, 1, 1)),
+        "both within the window": ([(0, 30, 0), (9, 0, 20)], 59, RequestCounts(50, 20, 20)),
+        "silence does not forget successes": ([(0, 30, 0), (9, 0, 20)], 60, RequestCounts(20, 20, 20, kept=30)),
+        "as long as there are failures": ([(0, 30, 0), (9, 0, 20)], 68, RequestCounts(20, 20, 20, kept=30)),
+        "and then all is over": ([(0, 30, 0), (9, 0, 20)], 69, RequestCounts()),
+        "a request does forget them": ([(0, 30, 0), (9, 0, 20), (60, 0, 1)], 60, RequestCounts(21, 21, 21)),
+        "a good one too": ([(0, 30, 0), (9, 0, 20), (60, 1, 0)], 60, RequestCounts(21, 20, 0)),
+    },
 )
 def test_requests_are_tallied(steps: list[Ended], at: int, tally: RequestCounts) -> None:
     assert told(*steps, at=at) == tally
