@@ -11,7 +11,7 @@ from sidecar.core.life.events import ClearWindow
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.outlier import NO_BASELINE
 from sidecar.core.measure.weight import FULL, Weight, share_of_window, soft_drain
-from sidecar.core.types import Judgement, Policy, Verdict
+from sidecar.core.types import Policy, Verdict
 
 
 class Assessment:
@@ -68,7 +68,7 @@ class Assessment:
 
     def learn_usual(self, verdict: Verdict, now: float) -> None:
         """Take the present errors for usual ones, if the verdict at a check is fine."""
-        if verdict.judgement is Judgement.FINE and not verdict.spared:
+        if verdict.is_fine and not verdict.spared:
             self.measurements.usual.sample(self.measurements.evidence(now), now)
             self.baseline = replace(self.baseline, own=self.measurements.usual.rates(now))
 

@@ -43,7 +43,7 @@ from sidecar.core.life.events import (
 from sidecar.core.life.retiring import due_at
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import Weight
-from sidecar.core.types import CHECK_JITTER, Judgement, Policy, State, Verdict
+from sidecar.core.types import CHECK_JITTER, Policy, State, Verdict
 
 _WELL: Final = (State.UP, State.RETIRING)
 RESTARTS_A_SECOND: Final = 10
@@ -216,7 +216,7 @@ class Controller:
     def _judge_news(self, now: float) -> None:
         """Judge what was just reported. Under a flood this happens once a turn, and only a bad verdict is a step."""
         verdict = self.assessment.verdict(now)
-        if verdict.judgement is not Judgement.FINE:
+        if not verdict.is_fine:
             self._act_on(verdict, now)
 
     def _act_on(self, verdict: Verdict, now: float) -> None:

@@ -25,13 +25,6 @@ class State(StrEnum):
     STOPPING = "stopping"
 
 
-class Judgement(StrEnum):
-    """The verdict of the detectors in one word."""
-
-    FINE = "fine"
-    EXCESSIVE = "excessive"
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What the window holds at an instant. Ages are those of counted errors; None: there is none."""
@@ -80,11 +73,20 @@ class Verdict:
     errors, or without errors the detector that fired; empty if the verdict is fine.
     """
 
-    judgement: Judgement
     reasons: tuple[Reason, ...] = ()
     spared: str = ""
     is_old: bool = False
     cause: str = ""
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether nothing speaks against the app."""
+        return not self.reasons
+
+    @property
+    def word(self) -> str:
+        """The verdict in one word."""
+        return "fine" if self.is_fine else "excessive"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def verdict(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "state": container.state,
         "state_age_s": round(snapshot.now - container.since, 3),
-        "verdict": judged.judgement if judged else None,
+        "verdict": judged.word if judged else None,
         "reasons": [asdict(reason) for reason in judged.reasons] if judged else [],
         "evidence": asdict(evidence),
         "claim": _claim(snapshot),

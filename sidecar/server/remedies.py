@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from sidecar.core.claims import Answer, Denied, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Snapshot
-from sidecar.core.types import Evidence, Hold, Judgement, Reason, State
+from sidecar.core.types import Evidence, Hold, Reason, State
 
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
@@ -43,7 +43,7 @@ def _starting(seen: Snapshot, _outlook: Outlook) -> Iterator[str]:
 
 
 def _up(seen: Snapshot, outlook: Outlook) -> Iterator[str]:
-    if seen.container.verdict and seen.container.verdict.judgement is not Judgement.FINE:
+    if seen.container.verdict and not seen.container.verdict.is_fine:
         yield from _evidence(seen, outlook)
     else:
         yield "nothing has to change: it is in service"

@@ -96,7 +96,7 @@ class Metrics:
         for where in ("step", "journal", "budget", "listener", "log"):
             self._failures.labels(where)
         self._counters: Mapping[type[Event], Callable[[Any], None]] = {
-            Checked: lambda event: self._checks.labels(event.verdict.judgement).inc(),
+            Checked: lambda event: self._checks.labels(event.verdict.word).inc(),
             TokenAnswered: self._answered,
             RetirementAnswered: self._leased,
             Culled: lambda _: self._culls.inc(),

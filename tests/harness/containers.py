@@ -23,7 +23,7 @@ from sidecar.core.life.events import (
     Trigger,
 )
 from sidecar.core.life.transitions import TRANSITIONS
-from sidecar.core.types import Judgement, Latch, Policy, Reason, State, Verdict
+from sidecar.core.types import Latch, Policy, Reason, State, Verdict
 
 STARTING, UP, SUSPECT, RETIRING = State.STARTING, State.UP, State.SUSPECT, State.RETIRING
 DRAINING, DOWN, STOPPING = State.DRAINING, State.DOWN, State.STOPPING
@@ -31,8 +31,8 @@ DRAINING, DOWN, STOPPING = State.DRAINING, State.DOWN, State.STOPPING
 POLICY = Policy(check_interval_s=10.0, grace_s=0.0, settle_s=3.0, drain_s=10.0)
 APP = "web/alloc"
 WHY = "5 server errors"
-FINE = Judged(Verdict(Judgement.FINE))
-SICK = Judged(Verdict(Judgement.EXCESSIVE, (Reason("errors", 5, 5, WHY),), cause="redis"))
+FINE = Judged(Verdict())
+SICK = Judged(Verdict((Reason("errors", 5, 5, WHY),), cause="redis"))
 GRANTED, REPLAYED = Granted(1, 10), Granted(1, 10, replayed=True)
 DENIED, UNKNOWN = Denied("window", 10, 10, 200.0), Unknown("timeout")
 LATCH = Latch(f"{APP}/one", 1_000.0, WHY)

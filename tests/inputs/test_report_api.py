@@ -17,7 +17,7 @@ from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Load, R
 from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Snapshot, start
-from sidecar.core.types import Evidence, Judgement, Latch, Policy, Reason, State, Verdict
+from sidecar.core.types import Evidence, Latch, Policy, Reason, State, Verdict
 from sidecar.inputs import report_api
 from sidecar.inputs.report_api import SMALL_BODY
 from sidecar.net.web import BODY_LIMIT
@@ -194,7 +194,7 @@ async def test_report_to_a_full_inbox_is_a_503(
 
 # -- the verdict --------------------------------------------------------------------------------------------
 
-SICK = Verdict(Judgement.EXCESSIVE, (REASON,))
+SICK = Verdict((REASON,))
 SUSPECT = replace(UP, state=State.SUSPECT, verdict=SICK)
 DOWN = replace(
     UP,

@@ -25,7 +25,7 @@ from sidecar.core.life.events import (
     StopRequested,
     Trigger,
 )
-from sidecar.core.types import Evidence, Judgement, Policy, State, Verdict
+from sidecar.core.types import Evidence, Policy, State, Verdict
 from sidecar.server.overrides import OverridesApi
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ORDER = {"author": "alice", "reason": "stuck"}
 TCP = "over TCP from 127.0.0.1"
-FINE = Judged(Verdict(Judgement.FINE))
+FINE = Judged(Verdict())
 
 
 class Box:

@@ -10,13 +10,13 @@ from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.explain import words
 from sidecar.core.life.container import Container, Snapshot, start
 from sidecar.core.life.events import CullOrder
-from sidecar.core.types import Evidence, Hold, Judgement, Latch, Policy, Reason, State, Verdict
+from sidecar.core.types import Evidence, Hold, Latch, Policy, Reason, State, Verdict
 from sidecar.server.remedies import Outlook, remedies
 
 NOW = 1_000.0
 UNIX = 50_400.0  # 14:00 UTC
 ERRORS = Reason("errors", 9, 5, "9 server errors")
-BAD = Verdict(Judgement.EXCESSIVE, (ERRORS,))
+BAD = Verdict((ERRORS,))
 UP = replace(start("app/a", NOW, Policy()), state=State.UP, due=NOW + 12.2)
 SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, is_announced=True)
 EVIDENCE = Evidence(60, 9, {"redis": 9}, {}, 20)
@@ -164,5 +164,5 @@ def test_unannounced_suspect_says_what_redis_lacks() -> None:
     ],
 )
 def test_each_rule_says_when_it_is_satisfied(rule: str, sentence: str) -> None:
-    verdict = Verdict(Judgement.EXCESSIVE, (replace(ERRORS, rule=rule),))
+    verdict = Verdict((replace(ERRORS, rule=rule),))
     assert _remedies(replace(SUSPECT, verdict=verdict))[0] == sentence

@@ -17,7 +17,7 @@ from sidecar.core.claims import Denied, Fleet, Granted, Unknown
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import CullOrder, CullOrdered
 from sidecar.core.measure.weight import FULL
-from sidecar.core.types import Hold, Judgement, Latch, Policy, Reason, State, Verdict
+from sidecar.core.types import Hold, Latch, Policy, Reason, State, Verdict
 from sidecar.server import health
 from sidecar.server.agent_check import AgentCheck
 
@@ -31,7 +31,7 @@ Shown = dict[str, object]
 
 PATHS: Final = ("/health", "/health/haproxy", "/health/nomad", "/health/restart", "/livez", "/readyz")
 SHADOW: Final = Policy(error_limit=5, settle_s=0.0, drain_s=10.0, enforce=False)
-SICK: Final = Verdict(Judgement.EXCESSIVE, (Reason("error_limit", 7.0, 5.0, "7 server errors in 60 s"),))
+SICK: Final = Verdict((Reason("error_limit", 7.0, 5.0, "7 server errors in 60 s"),))
 HELD: Final = Denied("hold", 0, 10, 60.0, hold=Hold("alice", "looking", 9e9))
 UP: Final = Container(State.UP, 100.0, "web/a", verdict=SICK)
 VARIANTS: Final = {
@@ -175,14 +175,12 @@ def test_shadow_shows_an_idle_container_while_a_real_controller_does_all_that_it
 
 
 @pytest.mark.parametrize(
-    ("policy", "judgement"),
-    [(replace(SHADOW, enforce=True), Judgement.EXCESSIVE), (SHADOW, Judgement.FINE)],
+    ("policy", "word"),
+    [(replace(SHADOW, enforce=True), "excessive"), (SHADOW, "fine")],
     ids=["enforce", "shadow"],
 )
 @in_virtual_time
-async def test_fewer_errors_are_expected_only_of_a_container_that_is_drained_softly(
-    policy: Policy, judgement: Judgement
-) -> None:
+async def test_fewer_errors_are_expected_only_of_a_container_that_is_drained_softly(policy: Policy, word: str) -> None:
     """In shadow mode its load is not lowered: 8 errors a minute are no more than chance where 2 are usual."""
     async with ControllerRig(policy) as rig:
         await rig.beat_answered(Fleet(10, 1, median_errors=2))
@@ -191,4 +189,4 @@ async def test_fewer_errors_are_expected_only_of_a_container_that_is_drained_sof
         await rig.errors(8)
         await rig.advance(35)
         verdict = rig.controller.container.verdict
-        assert (rig.controller.snapshot.evidence.errors, verdict and verdict.judgement) == (8, judgement)
+        assert (rig.controller.snapshot.evidence.errors, verdict and verdict.word) == (8, word)

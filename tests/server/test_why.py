@@ -17,7 +17,7 @@ from sidecar.core.claims import Answer, CauseTrial, Denied, Fleet, Granted, Unkn
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
 from sidecar.core.life.container import Container, Snapshot, start
 from sidecar.core.life.events import CullOrder
-from sidecar.core.types import Entry, Evidence, Hold, Judgement, Latch, Policy, Reason, State, Verdict
+from sidecar.core.types import Entry, Evidence, Hold, Latch, Policy, Reason, State, Verdict
 from sidecar.net.web import HttpError
 from sidecar.server import health
 from sidecar.server.why import Why, WhyIdentity, WhySources
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FREE = "free text"
 NOW, UNIX = 1_000.0, 50_400.0
-BAD = Verdict(Judgement.EXCESSIVE, (Reason("errors", 9, 5, "9 server errors in 60 s"),))
+BAD = Verdict((Reason("errors", 9, 5, "9 server errors in 60 s"),))
 HOLD = Hold("anna", "a deploy", UNIX + 300)
 BEGAN = UNIX - 300
 TRIED = CauseTrial("mysql", 2, 1, since=BEGAN)
@@ -347,7 +347,7 @@ def test_shadow_says_what_enforcing_would_have_done(decisions: list[tuple[str, s
 )
 def test_text_has_the_rules_that_its_first_line_has_not(sentences: tuple[str, ...], expected: list[str]) -> None:
     reasons = tuple(Reason(f"rule-{number}", 9, 5, sentence) for number, sentence in enumerate(sentences))
-    lines = Memory(replace(DOWN, verdict=Verdict(Judgement.EXCESSIVE, reasons))).why.text(3_072).splitlines()
+    lines = Memory(replace(DOWN, verdict=Verdict(reasons))).why.text(3_072).splitlines()
     assert [line for line in lines if line.startswith("rule ")] == expected
 
 
@@ -371,7 +371,7 @@ def test_text_has_what_is_unusual_in_the_fleet(changes: dict[str, Any], line: st
 
 def test_spared_errors_are_shown_with_the_reason() -> None:
     sentence = "6 errors in 60 s are over the limit of 5, and no more than chance gives at the fleet's usual rate"
-    memory = Memory(replace(UP, verdict=Verdict(Judgement.FINE, spared=sentence)))
+    memory = Memory(replace(UP, verdict=Verdict(spared=sentence)))
     assert memory.why.value()["spared"] == sentence
     assert memory.why.text(3_072).splitlines()[1] == f"spared: {sentence}"
 
@@ -395,7 +395,7 @@ def test_soft_drain_is_shown_beside_the_weight_and_apart_in_shadow_mode() -> Non
     "reason", ["x" * 10_000, "\u00fc" * 10_000, "\u23f1" * 5_000, "\ud800" * 5_000, "a\r\n\x1b[2J"]
 )
 def test_text_fits_what_nomad_keeps_and_keeps_the_most_important(reason: str) -> None:
-    verdict = Verdict(Judgement.EXCESSIVE, tuple(Reason(rule, 9, 5, reason) for rule in ("errors", "kind")))
+    verdict = Verdict(tuple(Reason(rule, 9, 5, reason) for rule in ("errors", "kind")))
     memory = Memory(replace(DOWN, verdict=verdict, latch=Latch("c", 1.0, reason)))
     memory.entries = [Entry("suspect", UNIX, "a", detail="sentence " * 6)] * 60
     text = memory.why.text(health.BODY_LIMIT)

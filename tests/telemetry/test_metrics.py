@@ -31,7 +31,7 @@ from sidecar.core.life.events import (
     WouldCull,
     WouldRetire,
 )
-from sidecar.core.types import Evidence, Hold, Judgement, State, Verdict
+from sidecar.core.types import Evidence, Hold, State, Verdict
 from sidecar.telemetry.metrics import Metrics, of_container, of_controller, of_datagrams, of_fleet, of_ledger
 
 Samples = dict[tuple[str, ...], float]
@@ -69,7 +69,7 @@ class Board:
 @pytest.mark.parametrize(
     ("event", "counted"),
     [
-        (Checked(Verdict(Judgement.FINE)), {"checks_total fine": 1}),
+        (Checked(Verdict()), {"checks_total fine": 1}),
         (CULLED, {"culls_total": 1, "state_changes_total draining": 1}),
         (WouldCull(None), {"would_culls_total": 1}),
         (
@@ -174,7 +174,7 @@ def test_counters_begin_at_zero_and_the_settings_are_told() -> None:
 def test_promtool_has_nothing_to_say_about_a_full_page() -> None:
     promtool = require("promtool")
     board = Board()
-    board.observe(CULLED, RETURNED, Checked(Verdict(Judgement.FINE)), TokenAnswered("web/a/-", DENIED, 0.25))
+    board.observe(CULLED, RETURNED, Checked(Verdict()), TokenAnswered("web/a/-", DENIED, 0.25))
     board.metrics.polled("/health", 200)
     page, content_type = board.metrics.page()
     assert (b'mode="enforce"' in page, content_type) == (True, "text/plain; version=0.0.4; charset=utf-8")

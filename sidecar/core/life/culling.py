@@ -38,7 +38,7 @@ from sidecar.core.life.events import (
     WentDown,
     WouldCull,
 )
-from sidecar.core.types import CLAIM_JITTER, Judgement, Latch, Policy, State, Verdict
+from sidecar.core.types import CLAIM_JITTER, Latch, Policy, State, Verdict
 
 UNKNOWN_FIRST_S: Final = 1.0
 UNKNOWN_CAP_S: Final = 30.0
@@ -63,7 +63,7 @@ def begin(container: Container, trigger: Judged, now: float, policy: Policy) -> 
     container = replace(container, verdict=trigger.verdict)
     if container.due is not None and now < container.due:
         return Step(container)
-    if policy.grace_s <= 0 and trigger.verdict.judgement is not Judgement.FINE:
+    if policy.grace_s <= 0 and not trigger.verdict.is_fine:
         return suspect(container, trigger, now, policy)
     moved = Moved(was=container.state, state=State.UP)
     container = enter(container, State.UP, now)
@@ -75,7 +75,7 @@ def begin(container: Container, trigger: Judged, now: float, policy: Policy) -> 
 def suspect(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
     """Suspect the app; then a beat has to announce it."""
     container = replace(container, verdict=trigger.verdict)
-    if trigger.verdict.judgement is Judgement.FINE:
+    if trigger.verdict.is_fine:
         return Step(container)
     suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=trigger.verdict)
     container = replace(enter(container, State.SUSPECT, now), cause=trigger.verdict.cause, answer=None)
@@ -105,7 +105,7 @@ def unannounced(container: Container, _trigger: BeatUnanswered, _now: float, _po
 
 def pursue(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
     """Claim when it is due while the verdict is excessive or there is an order; else go back up."""
-    is_fine = trigger.verdict.judgement is Judgement.FINE
+    is_fine = trigger.verdict.is_fine
     container = replace(container, verdict=trigger.verdict)
     if not (is_fine or container.order or container.would_down):
         # While the window is empty the last cause stays: the fleet would take another one for another suspect.
@@ -180,7 +180,7 @@ def answered(container: Container, trigger: ClaimAnswered, now: float, policy: P
 def _decided(container: Container, trigger: ClaimAnswered, now: float, policy: Policy) -> Step:
     if not isinstance(trigger.answer, Granted):
         return _refused(container, trigger.answer, now, trigger.jitter, policy)
-    if container.order is None and (container.verdict is None or container.verdict.judgement is Judgement.FINE):
+    if container.order is None and (container.verdict is None or container.verdict.is_fine):
         return _recover(container, now, (GiveBack(trigger.claim_id),))
     return _cull(container, trigger, now, policy)
 

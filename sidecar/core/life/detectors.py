@@ -26,7 +26,7 @@ from sidecar.core.measure.outlier import (
     limit_of_errors,
     scaled,
 )
-from sidecar.core.types import Evidence, Judgement, Policy, Reason, Verdict
+from sidecar.core.types import Evidence, Policy, Reason, Verdict
 
 RECENT_S: Final = 10.0
 """An error is recent for so long, or for one check interval if that is longer."""
@@ -143,10 +143,8 @@ def judge(evidence: Evidence, policy: Policy, baseline: Baseline = NO_BASELINE) 
     """Run every detector; one reason is enough for ``excessive``."""
     found = tuple(reason for detect in DETECTORS if (reason := detect(evidence, policy, baseline)))
     if found:
-        return Verdict(
-            Judgement.EXCESSIVE, found, is_old=_is_old(found, evidence, policy), cause=_cause(found, evidence)
-        )
-    return Verdict(Judgement.FINE, spared=_spared(evidence, policy, baseline))
+        return Verdict(found, is_old=_is_old(found, evidence, policy), cause=_cause(found, evidence))
+    return Verdict(spared=_spared(evidence, policy, baseline))
 
 
 def _is_old(found: tuple[Reason, ...], evidence: Evidence, policy: Policy) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from harness.refusals import failures, refusals
 from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.explain import reasons, words
-from sidecar.core.types import Hold, Judgement, Reason, Verdict
+from sidecar.core.types import Hold, Reason, Verdict
 
 FREEZE = Hold("ann", "deploy of 4.2", 1_700_000_000.0)
 
@@ -114,10 +114,10 @@ def test_wait_is_never_told_as_none(retry_after_s: float, told: str) -> None:
     ("verdict", "sentence", "rule"),
     [
         (None, "", ""),
-        (Verdict(Judgement.FINE), "", ""),
-        (Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 errors"),)), "7 errors", "errors"),
+        (Verdict(), "", ""),
+        (Verdict((Reason("errors", 7, 5, "7 errors"),)), "7 errors", "errors"),
         (
-            Verdict(Judgement.EXCESSIVE, (Reason("errors", 7, 5, "7 errors"), Reason("success", 0.2, 0.5, "20 %"))),
+            Verdict((Reason("errors", 7, 5, "7 errors"), Reason("success", 0.2, 0.5, "20 %"))),
             "7 errors; 20 %",
             "errors",
         ),

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from harness.cases import cases
 from sidecar.core.life.detectors import judge
 from sidecar.core.measure.outlier import Baseline, FleetUsual, Rates
-from sidecar.core.types import Evidence, Judgement, Policy, Verdict
-
-FINE, EXCESSIVE = Judgement.FINE, Judgement.EXCESSIVE
+from sidecar.core.types import Evidence, Policy, Verdict
 
 
 def holding(kinds: dict[str, int]) -> Evidence:
@@ -82,7 +80,7 @@ Told = tuple[str, float, float] | None
 def test_rule_speaks_from_its_limit_on_and_names_its_number(evidence: Evidence, policy: Policy, told: Told) -> None:
     verdict = judge(evidence, policy)
     assert [(reason.rule, reason.value, reason.limit) for reason in verdict.reasons] == ([told] if told else [])
-    assert verdict.judgement is (EXCESSIVE if told else FINE)
+    assert verdict.word == ("excessive" if told else "fine")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +181,7 @@ def test_sentence_says_which_limit_spoke_and_why(
 )
 def test_errors_that_chance_explains_are_fine_and_said_so(kinds: dict[str, int], policy: Policy, spared: str) -> None:
     baseline = fleet_has(1 if policy is KINDS else 3, 3.0)
-    assert judge(holding(kinds), policy, baseline) == Verdict(FINE, spared=spared)
+    assert judge(holding(kinds), policy, baseline) == Verdict(spared=spared)
 
 
 @cases(

@@ -65,9 +65,8 @@ from sidecar.core.life.events import (
     Trigger,
 )
 from sidecar.core.life.transitions import TRANSITIONS
-from sidecar.core.types import Hold, Judgement, Policy, Reason, State, Verdict
+from sidecar.core.types import Hold, Policy, Reason, State, Verdict
 
-EXCESSIVE = Judgement.EXCESSIVE
 HELD = replace(DENIED, reason="hold", hold=Hold("ann", "deploy", 1_000.0))
 
 # -- every pair -----------------------------------------------------------------------------------------------
@@ -185,7 +184,7 @@ def test_refused_container_asks_again_when_it_is_of_use_but_neither_at_once_nor_
 def sick(*numbers: tuple[float, float]) -> Judged:
     """Excessive by these rules, each with its number and the limit it met."""
     reasons = tuple(Reason("rule", value, limit, WHY) for value, limit in numbers)
-    return Judged(Verdict(EXCESSIVE, reasons))
+    return Judged(Verdict(reasons))
 
 
 @cases(
@@ -196,7 +195,6 @@ def sick(*numbers: tuple[float, float]) -> Judged:
         "a ratio": ([(0.75, 0.5)], 2 / 3),
         "worst of three": ([(6, 5), (12, 3), (4, 4)], 0.25),
         "no limit": ([(7, 0)], 1.0),
-        "no reason": ([], 1.0),
     },
 )
 def test_jitter_shrinks_the_further_the_worst_number_is_beyond_its_limit(

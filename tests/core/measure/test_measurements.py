@@ -23,7 +23,7 @@ from sidecar.core.app_reports import (
 from sidecar.core.life.detectors import judge
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.window import OTHER
-from sidecar.core.types import Evidence, Judgement, Policy
+from sidecar.core.types import Evidence, Policy
 
 Told = tuple[float, Report]
 """Seconds that pass, and then what is reported."""
@@ -214,7 +214,7 @@ STALE_FAILURES = [(0.0, Results(0, 15)), (5.0, Results(0, 5))]
 
 def is_excessive(measurements: Measurements, now: float, policy: Policy) -> bool:
     measurements.turn(int(now))
-    return judge(measurements.evidence(now), policy).judgement is Judgement.EXCESSIVE
+    return not judge(measurements.evidence(now), policy).is_fine
 
 
 @settings(max_examples=100, deadline=None)
