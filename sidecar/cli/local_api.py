@@ -169,10 +169,6 @@ def _checked(reply: Reply, way: _Way, path: str) -> Reply:
     if not str(reply.value.get("error")).endswith((NOT_SERVED, TAKES_NO_BODY)):
         return reply
     if is_remote and path in ("/cull", "/revive"):
-        order = f"{path[1:]} is an order for one container; give it on that container's machine"
-        raise click.UsageError(f"{way}: {order}")
-    if is_remote:
-        named = "--url has to name the page listener (ARBITER_PAGE_LISTEN) of a sidecar"
-        raise NoSidecarError(f"{way}: {path} {NOT_SERVED}; {named}")
-    text = f"{way} looks like the public listener of a sidecar: {path} {NOT_SERVED}"
-    raise NoSidecarError(f"{text}; ARBITER_LOCAL_LISTEN has to name its local listener")
+        raise click.UsageError(f"{way}: {path[1:]} is for one container; give it on that container's machine")
+    named = "--url has to name the page" if is_remote else "ARBITER_LOCAL_LISTEN has to name the local"
+    raise NoSidecarError(f"{way}: {path} {NOT_SERVED}; {named} listener of a sidecar")

@@ -41,7 +41,7 @@ _MEANING: Final = {
     "data_loss": "Redis lost its record of earlier culls",
     "redis_away": "Redis did not answer a sidecar",
 }
-_UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+_HOUR_S: Final = 3_600.0
 _DAY_S: Final = 86_400.0
 
 
@@ -196,10 +196,11 @@ def _moment(at: float) -> str:
 
 
 def _period(seconds: float) -> str:
-    """A duration in its largest whole unit: ``7 days``, ``36 hours``."""
-    whole = round(seconds)
-    units = ((whole // size, name) for size, name in _UNITS if whole >= size and whole % size == 0)
-    return next((_counted(number, name) for number, name in units), span(seconds))
+    """A duration in days, hours or less: ``7 days``, ``36 hours``."""
+    for unit_s, noun in ((_DAY_S, "day"), (_HOUR_S, "hour")):
+        if seconds >= unit_s and seconds % unit_s == 0:
+            return _counted(int(seconds // unit_s), noun)
+    return span(seconds)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,9 +22,7 @@ from sidecar.cli.local_api import OK, ask, refused
 from sidecar.cli.options import DURATION, Asking, Command, asking, json_option, tell, where
 from sidecar.cli.terminal import EXIT_FAILED, coloured, complain, plain
 from sidecar.core.app_reports import ErrorLevel
-from sidecar.core.claims import MANUAL, Presence
 from sidecar.core.measure.measurements import IGNORED
-from sidecar.core.types import State
 from sidecar.server import why_text
 
 LOOK_BACK_S: Final = 7 * 86_400.0
@@ -60,80 +59,41 @@ def why(ctx: click.Context, /, *, instance: str | None, as_json: bool) -> int:
 def _of_another(sidecar: Asking, instance: str, *, as_json: bool) -> int:
     reply = ask(sidecar, "GET", "/fleet")
     seen, events = reply.value, list(LedgerReader(sidecar, LOOK_BACK_S).news())
-    members = {member["instance"]: member for member in seen.get("members", ())}
-    departed = {member["instance"]: member for member in seen.get("departed", ())}
-    known = {*members, *departed, *(event["instance"] for event in events)} - {""}
-    begun = {instance} if instance in known else {each for each in known if each.startswith(instance)}
-    if len(begun) > 1:
-        return _several(instance, begun, members, departed, as_json=as_json)
-    name = next(iter(begun), instance)
-    found: dict[str, Any] = {
-        "instance": name,
+    listed = [each["instance"] for each in (*seen.get("members", ()), *seen.get("departed", ()), *events)]
+    names = {instance} if instance in listed else {each for each in listed if each.startswith(instance)}
+    found = {
         "asked": seen.get("instance"),
         "service": seen.get("service"),
-        "known": name in known,
-        "member": members.get(name),
-        "departed": departed.get(name),
-        "holds": [hold for hold in seen.get("holds", ()) if hold["instance"] in ("", name)],
-        "events": [event for event in events if event["instance"] == name][-EVENTS_LIMIT:],
+        "instances": sorted(names),
+        "members": [member for member in seen.get("members", ()) if member["instance"] in names],
+        "departed": [member for member in seen.get("departed", ()) if member["instance"] in names],
+        "holds": [hold for hold in seen.get("holds", ()) if hold["instance"] in ("", *names)],
+        "events": [event for event in events if event["instance"] in names][-EVENTS_LIMIT:],
     }
-    if as_json or found["known"]:
+    if as_json or names:
         tell(found, "\n".join(_explained(found, seen)), as_json=as_json)
     if reply.status != OK:
-        unknown = f"{reply.value.get('sentence')}: nothing is known of {instance} here; ask the sidecar beside it"
-        complain(fleet_command.heard_last(reply.value) if found["known"] else unknown)
-        return EXIT_FAILED
-    if not found["known"]:
+        unknown = f"{seen.get('sentence')}: nothing is known of {instance} here; ask the sidecar beside it"
+        complain(fleet_command.heard_last(seen) if names else unknown)
+    elif not names:
         complain(f"the fleet does not know this container: {instance}")
-    return 0 if found["known"] else EXIT_FAILED
-
-
-def _several(prefix: str, begun: set[str], members: dict[str, Any], departed: dict[str, Any], *, as_json: bool) -> int:
-    """List the containers whose names begin so, because one name is needed."""
-    lines = [plain(f"{name} {_presence(members.get(name), departed.get(name))}") for name in sorted(begun)]
-    tell({"instance": prefix, "known": False, "matches": sorted(begun)}, "\n".join(lines), as_json=as_json)
-    complain(f"{len(begun)} containers begin with {prefix}: give the name of one")
-    return EXIT_FAILED
+    elif len(names) > 1:
+        complain(f"{len(names)} containers begin with {instance}: give the name of one")
+    return 0 if reply.status == OK and len(names) == 1 else EXIT_FAILED
 
 
 def _explained(found: dict[str, Any], seen: dict[str, Any]) -> Iterator[str]:
-    now, member = time.time(), found["member"]
-    first = plain(f"{found['service']}/{found['instance']} {_presence(member, found['departed'])}")
-    yield coloured(first, member["presence"]) if member else first
-    if member and member.get("about"):
-        yield plain(f"says    {_says(member['about'], now)}")
+    """The rows of ``fleet``; of a single container also holds and events, the newest first."""
+    now, names = time.time(), found["instances"]
+    rows = fleet_command.rows({**seen, "members": found["members"], "departed": found["departed"]}, now)
+    shown = {row["instance"] for row in rows}
+    rows += [{"instance": name, "state": fleet_command.GONE} for name in names if name not in shown]
+    yield from fleet_command.table(rows, shutil.get_terminal_size().columns)
+    if len(names) > 1:
+        return
     yield from (f"hold: {fleet_command.hold_line(hold, now)}" for hold in found["holds"])
-    if seen.get("fleet"):
-        yield next(fleet_command.head(seen, now))
     yield from (coloured(as_text(event), event["what"]) for event in reversed(found["events"]))
-    yield plain(f"This is what the sidecar of {found['asked']} knows; ask that of {found['instance']} for more.")
-
-
-def _says(about: dict[str, Any], now: float) -> str:
-    """What the sidecar beside a container says of it."""
-    since, state = fleet_command.span(now - about["since"]), about["state"]
-    figures = f"{about['errors']} errors of {about['limit']}, weight {about['weight']} %"
-    named = {"node": about.get("node"), "app version": about.get("app_version")}
-    traits = "".join(f", {name} {value}" for name, value in named.items() if value)
-    return f"{state} for {since}, {figures}, incarnation {about['incarnation']}, version {about['version']}{traits}"
-
-
-def _presence(member: dict[str, Any] | None, departed: dict[str, Any] | None) -> str:
-    if member is None:
-        silent = f", silent for {fleet_command.span(departed['age_s'])}" if departed else ""
-        return f"is not a member of the fleet now{silent}"
-    age, cause = fleet_command.span(member["age_s"]), _because(member["kind"])
-    if member["presence"] == Presence.DOWN:
-        draining = (member.get("about") or {}).get("state") == State.DRAINING
-        return f"is draining, for {age}{cause}" if draining else f"has been down for {age}{cause}"
-    double = "; another container beats under its name, so neither may be culled" if member.get("duplicate") else ""
-    return f"is {member['presence']}{cause}, heard of {age} ago{double}"
-
-
-def _because(kind: str) -> str:
-    if kind == MANUAL:
-        return ", by an operator's order"
-    return f" because of {kind}" if kind else ""
+    yield plain(f"This is what the sidecar of {found['asked']} knows; ask that of {names[0]} for more.")
 
 
 @click.command(cls=Command)

@@ -164,8 +164,8 @@ def test_public_listener_is_named_as_such(port: int) -> None:
     with pytest.raises(NoSidecarError) as error:
         ask(_settings(local_listen=address), "POST", "/fleet?x=1", 1)
     assert str(error.value) == (
-        f"{address} (ARBITER_LOCAL_LISTEN) looks like the public listener of a sidecar: /fleet is not served here; "
-        "ARBITER_LOCAL_LISTEN has to name its local listener"
+        f"{address} (ARBITER_LOCAL_LISTEN): /fleet is not served here; "
+        "ARBITER_LOCAL_LISTEN has to name the local listener of a sidecar"
     )
 
 
@@ -244,7 +244,7 @@ def test_what_a_sidecar_elsewhere_does_not_allow_is_one_line(
         ({}, ("hold", "--for", "1m", "--reason", "x", "--author", "ann"), 2, HINT),
         ({"ARBITER_TOKEN": "wrong-7d1f0c52-secret"}, ("why",), 2, HINT),
         ({"ARBITER_TOKEN": "two lines\nof-a-secret-text"}, ("why",), 2, "ARBITER_TOKEN: a token has 16 to 4096"),
-        ({"ARBITER_TOKEN": TOKEN}, ("cull", "--yes", "--author", "ann"), 2, "cull is an order for one container"),
+        ({"ARBITER_TOKEN": TOKEN}, ("cull", "--yes", "--author", "ann"), 2, "cull is for one container"),
         ({}, ("doctor", "--url", page), 2, "--url: unknown flag"),
         ({"ARBITER_URL": public}, ("fleet",), 69, "--url has to name the page listener"),
         ({"ARBITER_URL": f"http://127.0.0.1:{free_port()}"}, ("fleet",), 69, "connection refused"),
