@@ -167,11 +167,7 @@ def _note_duplicates(draft: Draft, instance: str) -> None:
 def _expire_holds(draft: Draft) -> None:
     """Forget holds that are over; the row of a released hold stays for a window."""
     now_us, window_us = draft.now_us, draft.limits.window_us
-    draft.holds = {
-        scope: row
-        for scope, row in draft.holds.items()
-        if row.at_us + max(row.for_us, 0 if row.for_us else window_us) > now_us
-    }
+    draft.holds = {scope: row for scope, row in draft.holds.items() if row.at_us + (row.for_us or window_us) > now_us}
 
 
 # -- orders of people -----------------------------------------------------------------------------------------------
