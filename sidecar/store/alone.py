@@ -1,7 +1,8 @@
 """The store of a container alone, in the memory of its sidecar: it has one member, and nobody else writes.
 
 So no commit conflicts, no entry is written twice, and the bound on grants is that of the rules, which are the only
-version that decides here. Its coroutines never wait.
+version that decides here. Holds are the sidecar's own, and there are no leases without a fleet. Its coroutines never
+wait.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, TypeVar
 
 from sidecar.core.claims import Beat, Presence
 from sidecar.core.fleet.members import About
-from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
+from sidecar.core.fleet.records import Cull, Epoch, FleetState
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, MemberKey, View, member_row
 from sidecar.core.types import US_PER_S, Entry, State
 
@@ -34,8 +35,6 @@ class AloneStore:
         self.run_id = run_id
         self.state, self.epoch = FleetState(), Epoch()
         self.culls: dict[str, Cull] = {}
-        self.leases: dict[str, Slot] = {}
-        self.holds: dict[str, HoldRow] = {}
         self.grants: dict[str, int] = {}
         self.refunded: dict[str, int] = {}
         self._clock_us = clock_us
@@ -59,8 +58,6 @@ class AloneStore:
             frozenset(_since(self.refunded, now_us - 2 * window_us)),
             run_id=self.run_id,
             culls=self.culls,
-            leases=self.leases,
-            holds=self.holds,
             alive=int(is_there),
             beating={instance: last.incarnation} if is_there and instance in self.culls else {},
             newest_us=self._last_us,
@@ -73,9 +70,7 @@ class AloneStore:
     async def commit(self, revision: int, edits: Edits) -> int:  # noqa: ARG002 - nobody else changes it
         now_us = self._clock_us()
         self.state, self.epoch = edits.state or self.state, edits.epoch or self.epoch
-        self.culls = _edited(self.culls, edits.culls)
-        self.leases = _edited(self.leases, edits.leases)
-        self.holds = _edited(self.holds, edits.holds)
+        self.culls = edited(self.culls, edits.culls)
         self._write_tokens(edits, now_us)
         await self.note(edits.entries)
         return now_us
@@ -93,7 +88,6 @@ class AloneStore:
             former="" if former.presence is Presence.GONE else member_row(former),
             causes=_causes(beat),
             median_errors=self._last.errors,
-            holds={scope: self.holds[scope] for scope in ("", beat.instance) if scope in self.holds},
             used=len(_since(self.grants, now_us - window_us)) - len(_since(self.refunded, now_us - window_us)),
             run_id=self.run_id,
             draining=int(beat.presence is Presence.DOWN and _is_draining(self._about)),
@@ -160,5 +154,6 @@ def _causes(beat: Beat) -> dict[str, int]:
     return {beat.cause or "unknown": 1} if beat.presence is Presence.SUSPECT else {}
 
 
-def _edited(rows: dict[str, R], edits: Mapping[str, R | None]) -> dict[str, R]:
+def edited(rows: dict[str, R], edits: Mapping[str, R | None]) -> dict[str, R]:
+    """The rows after the edits, of which None removes a row."""
     return {name: row for name, row in {**rows, **edits}.items() if row is not None} if edits else rows

@@ -13,6 +13,7 @@ from math import inf
 from typing import TypeVar
 
 from sidecar.core.claims import Beat, Presence
+from sidecar.core.fleet.records import HoldRow, Slot
 from sidecar.core.fleet.view import (
     AHEAD_US,
     BeatReply,
@@ -24,7 +25,7 @@ from sidecar.core.fleet.view import (
     settings_in_force,
 )
 from sidecar.core.types import US_PER_S, Entry
-from sidecar.store.alone import MAX_EVENTS, AloneStore
+from sidecar.store.alone import MAX_EVENTS, AloneStore, edited
 from sidecar.store.protocol import (
     MAX_CAUSES,
     MAX_STRUCK,
@@ -112,6 +113,8 @@ class MemoryStore(AloneStore):
     def __init__(self, clock_us: Callable[[], int], *, run_id: str = "memory") -> None:
         super().__init__(clock_us, run_id=run_id)
         self.revision = 0
+        self.leases: dict[str, Slot] = {}
+        self.holds: dict[str, HoldRow] = {}
         self.ledger = MemoryLedger(MAX_EVENTS)
         self._heard = SortedSet()
         self._roster = _Roster()
@@ -123,6 +126,8 @@ class MemoryStore(AloneStore):
         return replace(
             await super().read(instance, window_us=window_us, expiry_us=expiry_us),
             revision=self.revision,
+            leases=self.leases,
+            holds=self.holds,
             settings=settings_in_force(heard, now_us),
             settings_texts=tuple(heard),
             alive=roster.alive.count(*recent),
@@ -149,6 +154,7 @@ class MemoryStore(AloneStore):
         claim = edits.grant
         keeps_refund = claim in self.refunded and self.grants[claim] >= now_us - edits.window_us
         await super().commit(revision, edits)
+        self.leases, self.holds = edited(self.leases, edits.leases), edited(self.holds, edits.holds)
         if keeps_refund:
             self.refunded[claim] = now_us
         self.revision = max(self.revision + 1, now_us)
