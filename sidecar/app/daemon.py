@@ -52,7 +52,6 @@ def main(config: Config) -> int:
     metrics = metrics_of(config)
     with logging_to(
         sys.stderr,
-        level=config.process.log_level,
         common={"service": config.identity.service, "instance": config.identity.instance},
         on_drop=metrics.log_dropped,
     ):

@@ -149,13 +149,7 @@ class JudgingConfig(NamedTuple):
         "Ratio of failed requests at which the app is unhealthy, from 0 to 1, with at least 20 requests in the window; "
         "0: off.",
     ] = 0.5
-    consecutive_limit: Annotated[
-        Count, Field(ge=0), "Number of failed requests in a row at which the app is unhealthy; 0: off."
-    ] = 0
     heartbeat_timeout: Annotated[Seconds, "Maximum time between two heartbeats, once the app has sent one; 0: off."] = 0
-    scrape_down_after: Annotated[
-        Count, Field(ge=0), "Number of failed scrapes in a row at which the app is unhealthy; 0: off."
-    ] = 0
     outlier: Annotated[
         Switch,
         "Comparison with the fleet: errors are too many only above what chance explains at the fleet's median rate; "
@@ -202,11 +196,11 @@ class RetirementConfig(NamedTuple):
     lifetime: Annotated[
         LongSeconds, "Age at which an app is retired: drained and replaced as by a cull, without a token; 0: never."
     ] = 0
-    lifetime_max: Annotated[
-        LongSeconds, "Maximum age of an app that is not retired while it is busy; 0: being busy does not matter."
-    ] = 0
     busy_load: Annotated[
-        Fraction, Field(ge=0), "Load above which an app is busy: what the app reports, or else its requests in flight."
+        Fraction,
+        Field(ge=0),
+        "Load above which an app is busy, and retired later, at twice its lifetime at most: what it reports, or else "
+        "its requests in flight; 0: being busy does not matter.",
     ] = 0
     retire_slots: Annotated[
         Budget, "Maximum number of containers retired at the same time: a count, or a percentage."
@@ -371,7 +365,6 @@ class NotifyConfig(NamedTuple):
     """Messages to people, and the links in them."""
 
     webhook_url: Annotated[WebUrl, "URL for messages, of Slack, Mattermost or Teams as it is; empty: none."] = ""
-    webhook_url_file: Annotated[FilePath, "Path of the file with this URL instead, if it is secret."] = ""
     webhook_template: Annotated[
         FilePath, "Path of the file with the JSON of messages, `$` before its fields; empty: their text alone."
     ] = ""
@@ -382,7 +375,7 @@ class NotifyConfig(NamedTuple):
     @property
     def has_webhook(self) -> bool:
         """Whether messages are sent at all."""
-        return bool(self.webhook_url or self.webhook_url_file)
+        return bool(self.webhook_url)
 
 
 class ProcessConfig(NamedTuple):
@@ -395,9 +388,6 @@ class ProcessConfig(NamedTuple):
         FilePath, "Directory of the run lock, by which one of several sidecars runs; empty: no lock."
     ] = ""
     standby: Annotated[bool, "Whether the sidecar waits as standby while another holds the run lock."] = False
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], "Lowest level of the lines that are logged."] = (
-        "info"
-    )
 
 
 class SourceConfig(NamedTuple):

@@ -46,29 +46,11 @@ PRESETS: dict[str, dict[str, str]] = {
 }
 
 
-_CALLED = "this setting is called {} since 0.2"
-_REPLACED = "replaced by {}, which limits culls for one cause until their outcome is known"
-_MERGED = "merged into {} in 0.2"
 _GONE = "there is no such setting since 0.3: "
 _PAGER = _GONE + "Alertmanager pages by deploy/prometheus/alerts.yml, or {} has the JSON of PagerDuty"
-_THREE_N = _GONE + "with refunds there are at most 3N culls in a window"
-_DRAIN = _GONE + "a drain takes 3s at least, so that the balancer notices it"
-_AT_ONCE = _GONE + "a report that crosses a limit is always judged at once"
 _OF_TLS = _GONE + "write {} behind the ? of {{}}"
 FORMER: Final = {
-    "brake": ("trial", _REPLACED),
-    "useless_after": ("trial", _REPLACED),
-    "earn": ("refund", _CALLED),
-    "earn_max": ("", _THREE_N),
-    "lost_memory": ("after_data_loss", _CALLED + "; `empty` is `wait` now, and `full` is `continue`"),
-    "beat": ("beat_interval", _CALLED),
-    "busy_above": ("busy_load", _CALLED),
-    "drain_least": ("", _DRAIN),
-    "check_on_ping": ("", _AT_ONCE),
-    "confirm": ("settle", _MERGED + ": a suspect that is fine at any check while it settles is not culled"),
-    "min_age": ("grace", _MERGED + ": errors of an app within its grace do not count"),
-    "tls_doors": ("tls_listeners", _CALLED + "; the agent-check has no TLS any more"),
-    "slack_url_file": ("webhook_url_file", _GONE + "Slack takes the messages of {} as they are"),
+    "slack_url_file": ("webhook_url", _GONE + "Slack takes the messages of {} as they are"),
     "pagerduty_key_file": ("webhook_template", _PAGER),
     "pagerduty_url": ("webhook_template", _PAGER),
     "alertmanager_url": ("", _GONE + "Prometheus sends the alerts of deploy/prometheus/alerts.yml"),
@@ -78,13 +60,13 @@ FORMER: Final = {
     ),
     "run_every": ("", _GONE + "the sidecar no longer needs to know how often it is started"),
     "standby_for": ("", _GONE + "a standby waits for ever"),
-    "check_on_report": ("", _AT_ONCE),
+    "check_on_report": ("", _GONE + "a report that crosses a limit is always judged at once"),
     "check_jitter": ("", _GONE + "checks come up to a tenth of the interval earlier or later"),
     "ratio_min_requests": ("", _GONE + "the error ratio is judged from 20 requests in the window"),
     "budget_key": ("", _GONE + "the strategy `fixed` counts under errorWatcher, as the article does"),
     "never_last": ("min_healthy", _GONE + "the last container is kept unless {} is 0"),
-    "refund_max": ("", _THREE_N),
-    "drain_min": ("", _DRAIN),
+    "refund_max": ("", _GONE + "with refunds there are at most 3N culls in a window"),
+    "drain_min": ("", _GONE + "a drain takes 3s at least, so that the balancer notices it"),
     "soft_drain": ("weight", _GONE + "a suspect has a lower weight unless {} is off"),
     "weight_floor": ("", _GONE + "the lowest weight is 10 %"),
     "redis_ca": ("redis_url", _OF_TLS.format("ssl_ca_certs=/ca.pem")),
@@ -107,6 +89,11 @@ FORMER: Final = {
     "public_why": ("public_allow", _GONE + "the public listener always explains in full, to the clients of {}"),
     "messages": ("webhook_url", _GONE + "without {} there are no messages"),
     "page_url": ("webhook_template", _GONE + "write the address of the page into the template of {}"),
+    "consecutive_limit": ("error_ratio", _GONE + "{} judges failed requests; a batch of results has no order"),
+    "scrape_down_after": ("", _GONE + "no metrics says nothing of the app; the alert ArbiterAppScrapeFails tells it"),
+    "lifetime_max": ("busy_load", _GONE + "an app above {} is retired at twice its lifetime at the latest"),
+    "webhook_url_file": ("webhook_url", _GONE + "write {} into the environment, or into the file of settings"),
+    "log_level": ("", _GONE + "every line has its level, by which the collector of logs can choose"),
     "log_format": ("", _GONE + "the log is JSON, and short lines on a terminal"),
 }
 """Old name -> the name of the setting that took its place, "" if there is none, and the sentence for the user."""

@@ -88,4 +88,4 @@ class Load(NamedTuple):
     age_s: float
 
 
-Report = ErrorReport | Results | Heartbeat | Sample | Missed | AppListening
+Report = ErrorReport | Results | Heartbeat | Sample | AppListening

@@ -42,14 +42,10 @@ class Evidence:
     requests: int = 0
     failed: int = 0
     """Failed ones of the requests."""
-    consecutive: int = 0
-    """The last of them that failed in a row."""
     kept_ok: int = 0
     """Successes just before the window, which count in the ratio."""
     heartbeat_age_s: float | None = None
     """None before the first heartbeat."""
-    missed_scrapes: int = 0
-    """Failed scrapes since the last good one."""
     failed_age_s: int | None = None
     """Of the newest failed request."""
 
@@ -165,16 +161,13 @@ class Policy:
     error_limit: int = 5
     kind_limits: tuple[tuple[str, int], ...] = ()
     error_ratio: float = 0.5
-    consecutive_limit: int = 0
     heartbeat_timeout_s: float = 0.0
-    scrape_down_after: int = 0
     outlier: bool = True
     check_interval_s: float = 10.0
     grace_s: float = 0.0
     settle_s: float = 3.0
     drain_s: float = 10.0
     lifetime_s: float = 0.0
-    lifetime_max_s: float = 0.0
     busy_load: float = 0.0
     retire_slots: str = "1"
     retire_timeout_s: float = 600.0

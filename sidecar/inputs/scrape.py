@@ -11,7 +11,7 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
@@ -31,12 +31,10 @@ from aiohttp import (
 )
 
 from sidecar.config.addresses import Target
-from sidecar.core.app_reports import Missed, Report, Sample
+from sidecar.core.app_reports import Missed, Sample
 from sidecar.inputs.counter_increments import Counters, SeriesUse
 from sidecar.inputs.exposition import BadPageError, Page, Scanner
 from sidecar.inputs.series_selection import SeriesSelection
-
-Offer = Callable[[Sequence[Report]], bool]
 
 ADVICE_AFTER: Final = 3
 """Good pages after which the selectors that have matched nothing are named, once."""
@@ -83,7 +81,7 @@ _CAUSES: Final = (
 class Scraper:
     """Fetches one page again and again on one connection.
 
-    ``timeout_s`` is for a whole scrape; ``max_bytes`` for a whole page. ``offer`` takes each Sample and each Missed,
+    ``timeout_s`` is for a whole scrape; ``max_bytes`` for a whole page. ``take`` gets each Sample and each Missed,
     ``on_failure`` unforeseen exceptions, ``on_advice`` a sentence for a selector that matches nothing. ``wall`` is Unix
     time; ``tls`` makes the context for https, in a thread, when it is first needed.
     """
@@ -95,7 +93,7 @@ class Scraper:
         *,
         interval_s: float,
         timeout_s: float,
-        offer: Offer,
+        take: Callable[[Sample | Missed], None],
         on_failure: Callable[[Exception], None],
         rng: random.Random,
         max_bytes: int = MAX_BYTES,
@@ -108,7 +106,7 @@ class Scraper:
         self._counters = Counters()
         self._interval_s = interval_s
         self._timeout_s = timeout_s
-        self._offer = offer
+        self._take = take
         self._on_failure = on_failure
         self._rng = rng
         self._max_bytes = max_bytes
@@ -126,7 +124,7 @@ class Scraper:
             while True:
                 due = loop.time() + self._interval_s * (1 + JITTER * self._rng.uniform(-1, 1))
                 scraped = await self.scrape()
-                self._offer((scraped,))
+                self._take(scraped)
                 good += isinstance(scraped, Sample)
                 if good == ADVICE_AFTER and isinstance(scraped, Sample):
                     self._advise()
@@ -140,7 +138,7 @@ class Scraper:
         try:
             async with asyncio.timeout(self._timeout_s):
                 page = await self._fetch()
-            return await self._take(page, at)
+            return await self._counted(page, at)
         except MissError as miss:
             return Missed(str(miss))
         except Exception as error:  # noqa: BLE001 - unforeseen failures must not end the scrapes
@@ -190,7 +188,7 @@ class Scraper:
             raise MissError("cut_off")
         return page
 
-    async def _take(self, page: Page[SeriesUse], at: float) -> Sample:
+    async def _counted(self, page: Page[SeriesUse], at: float) -> Sample:
         # Outside the timeout: it would lose the rest of a page that is half taken.
         complete = not (page.cut_off or self._selection.overflow)
         taking = self._counters.take(page.found, page.values, at, complete=complete)

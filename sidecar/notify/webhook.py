@@ -11,7 +11,6 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -29,7 +28,6 @@ _ACCEPTED: Final = range(200, 300)
 _FINAL: Final = frozenset({400, 413, 422})
 """Status codes of a receiver that will never accept the message."""
 
-_MAX_URL_FILE: Final = 4096
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "health-arbiter"}
 
 
@@ -50,40 +48,24 @@ class Delivery(NamedTuple):
 
 
 class Webhook:
-    """Posts messages to ``url``, or to the URL in ``url_file``, which is read for each message."""
+    """Posts messages to ``url``."""
 
-    def __init__(self, url: str, url_file: str, template: str) -> None:
+    def __init__(self, url: str, template: str) -> None:
         self._url = url
-        self._url_file = url_file
         self._template = template
 
     async def send(self, fields: Mapping[str, str]) -> str:
         """Post once; return the name of the host. Raises UndeliveredError."""
-        url = await asyncio.to_thread(self._address)
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                status = await _post(url, body(self._template, fields).encode())
+                status = await _post(self._url, body(self._template, fields).encode())
         except TimeoutError:
             raise UndeliveredError("timeout") from None
         except Exception as error:  # noqa: BLE001 - the client raises many kinds
             raise UndeliveredError(_cause(error)) from None  # the text of the cause may contain the URL
         if status not in _ACCEPTED:
             raise UndeliveredError(f"status {status}", is_final=status in _FINAL)
-        return urlsplit(url).hostname or ""
-
-    def _address(self) -> str:
-        if not self._url_file:
-            return self._url
-        try:
-            with Path(self._url_file).open(encoding="utf-8") as file:
-                url = file.read(_MAX_URL_FILE).strip()
-        except OSError as error:
-            raise UndeliveredError(f"URL file: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise UndeliveredError("URL file: not UTF-8") from None
-        if not url.lower().startswith(("http://", "https://")) or len(url.split()) != 1:
-            raise UndeliveredError("URL file: has to hold one URL")
-        return url
+        return urlsplit(self._url).hostname or ""
 
 
 class Outbox:

@@ -104,9 +104,7 @@ def _end_of(reason: Reason, evidence: Evidence, outlook: Outlook) -> str:
 
 
 _RULES: Final = {
-    "consecutive": "one request goes well",
     "heartbeat": "the app sends a heartbeat",
-    "scrape": "the app answers a scrape",
 }
 
 

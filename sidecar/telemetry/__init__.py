@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sidecar.core.app_reports import Report
+    from sidecar.core.app_reports import Missed, Sample
     from sidecar.core.fleet.fleet_events import BeatRecord
     from sidecar.core.life.container import Record
     from sidecar.core.types import Entry
@@ -19,7 +19,7 @@ class Observers:
     def __init__(self) -> None:
         self.steps: list[Callable[[Record], None]] = []  # each step of the controller
         self.beats: list[Callable[[BeatRecord], None]] = []  # the answer to each beat
-        self.scrapes: list[Callable[[Report], None]] = []  # each scrape of the app's page
+        self.scrapes: list[Callable[[Sample | Missed], None]] = []  # each scrape of the app's page
         self.actions: list[Callable[[Entry], None]] = []  # the result of each action that was asked for
         self.failures: list[Callable[[str, Exception, str], None]] = []  # as ``failed``
 
@@ -33,10 +33,10 @@ class Observers:
         for observe in self.beats:
             observe(record)
 
-    def scrape(self, report: Report) -> None:
+    def scrape(self, scraped: Sample | Missed) -> None:
         """Pass on the result of a scrape."""
         for observe in self.scrapes:
-            observe(report)
+            observe(scraped)
 
     def acted(self, entry: Entry) -> None:
         """Pass on the result of an action."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.app_reports import Missed, Report
+from sidecar.core.app_reports import Missed, Sample
 from sidecar.core.claims import Fleet, Granted, Unknown
 from sidecar.core.explain import reasons, words
 from sidecar.core.fleet.fleet_events import (
@@ -209,7 +209,7 @@ class Log:
             self._falls_short = bool(shortfall)
             logger.log(logging.WARNING if shortfall else logging.INFO, shortfall or "retirements can keep up again")
 
-    def scraped(self, report: Report) -> None:
+    def scraped(self, report: Sample | Missed) -> None:
         """Log, sampled, that the app's page could not be fetched."""
         if isinstance(report, Missed):
             self.sampled(f"scrape {report.cause}", logging.WARNING, "scrape failed", {"cause": report.cause})

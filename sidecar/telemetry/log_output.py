@@ -76,7 +76,7 @@ class _Bounded(logging.Handler):
 
 @contextmanager
 def logging_to(
-    stream: TextIO, *, style: str = "auto", level: str, common: dict[str, object], on_drop: Callable[[], None]
+    stream: TextIO, *, style: str = "auto", common: dict[str, object], on_drop: Callable[[], None]
 ) -> Iterator[None]:
     """Send the log of the whole process to the descriptor of ``stream`` while the context lasts.
 
@@ -89,7 +89,7 @@ def logging_to(
     logging.raiseExceptions = False
     root = logging.getLogger()
     root.handlers[:] = [_Bounded(lines, on_drop)]
-    root.setLevel(level.upper())
+    root.setLevel(logging.INFO)
     writer = threading.Thread(target=_write, args=(lines, formatter, stream.fileno(), on_drop), name="log", daemon=True)
     writer.start()
     try:

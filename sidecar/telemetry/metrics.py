@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
-from sidecar.core.app_reports import ErrorLevel, Missed, Report, Sample
+from sidecar.core.app_reports import ErrorLevel, Missed, Sample
 from sidecar.core.claims import CauseTrial, Fleet, Granted, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord
@@ -147,11 +147,11 @@ class Metrics:
         """Count one health answer."""
         self._polls.labels(path, str(status)).inc()
 
-    def scraped(self, report: Report) -> None:
+    def scraped(self, report: Sample | Missed) -> None:
         """Count a scrape, by ``ok`` or the cause of its failure, and the series in it that could not be counted."""
         if isinstance(report, Missed):
             self._scrapes.labels(report.cause).inc()
-        elif isinstance(report, Sample):
+        else:
             self._scrapes.labels("ok").inc()
             self._unknown.inc(report.unknown)
 

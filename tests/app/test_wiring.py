@@ -58,9 +58,7 @@ ROWS: Final = (
     Row("kind_limits", "redis:3", "Policy.kind_limits", "3 redis"),
     Row("kind_limits", "cache:off", "Measurements.ignored", "cache"),
     Row("error_ratio", "0.25", "Policy.error_ratio", "0.25"),
-    Row("consecutive_limit", "4", "Policy.consecutive_limit", "4"),
     Row("heartbeat_timeout", "1m", "Policy.heartbeat_timeout_s", "60.0"),
-    Row("scrape_down_after", "6", "Policy.scrape_down_after", "6"),
     Row("outlier", "off", "Policy.outlier", "False"),
     Row("grace", "11s", "Policy.grace_s", "11.0"),
     Row("check_interval", "5s", "Policy.check_interval_s", "5.0"),
@@ -77,7 +75,6 @@ ROWS: Final = (
     Row("weight", "off", "Weight.floor", "100"),
     # a retirement
     Row("lifetime", "6h", "Policy.lifetime_s", "21600.0", SHARED),
-    Row("lifetime_max", "24h", "Policy.lifetime_max_s", "86400.0", SHARED, {"lifetime": "6h", "busy_load": "0.5"}),
     Row("busy_load", "0.5", "Policy.busy_load", "0.5"),
     Row("retire_slots", "2", "Policy.retire_slots", "2"),
     # the budget of the fleet
@@ -128,14 +125,12 @@ ROWS: Final = (
 )
 
 ELSEWHERE: Final = {
-    "webhook_url_file": ("app/test_build_optional.py", "test_test_message_goes_to_the_url_of_a_file"),
     "webhook_template": ("app/test_build_optional.py", "test_template_that_has_become_unusable_gives_way_to_the_text"),
     "nomad_task": (
         "app/test_build_optional.py",
         "test_nomad_restarts_the_task_of_the_settings_and_stops_this_allocation",
     ),
     "stop_drain": ("app/test_serve.py", "test_health_is_down_for_the_stop_drain_before_the_end"),
-    "log_level": ("app/test_main.py", "test_log_has_the_level_of_the_settings"),
     "config": ("config/test_load.py", "test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment"),
     "preset": ("config/test_load.py", "test_the_preset_may_be_named_in_the_file_and_the_file_in_the_environment"),
     "run_lock": ("app/test_run_lock.py", "test_lock_of_the_settings_shows_its_standby_only_if_one_may_wait"),

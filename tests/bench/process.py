@@ -101,7 +101,7 @@ def standby(rig: Rig) -> Iterator[Row]:
         directory = rig.directory / f"lock-{tree.name}"
         directory.mkdir(mode=0o700)
         with machine.on_cores(rig.all_cores):
-            pair = MainAndStandby(partial(rig.daemon, tree), directory, log_level="info").start()
+            pair = MainAndStandby(partial(rig.daemon, tree), directory).start()
             gaps[tree.name] = []
             for _ in range(5 if rig.is_quick else 30):
                 time.sleep(0.4)

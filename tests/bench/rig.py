@@ -65,9 +65,7 @@ class Daemon(Sidecar):
     """The daemon of a checkout; without a state directory unless one is given."""
 
     def __init__(self, tree: Tree, directory: Path, name: str, **settings: Setting) -> None:
-        super().__init__(
-            directory, f"{name}-{tree.name}", **{"state_dir": "", "log_level": "warning", **tree.settings, **settings}
-        )
+        super().__init__(directory, f"{name}-{tree.name}", **{"state_dir": "", **tree.settings, **settings})
         self.tree = tree
 
     def _env(self) -> dict[str, str]:

@@ -63,7 +63,7 @@ def test_file_that_others_can_read_or_change_is_named(
     path.chmod(mode)
     os.chown(path, owner, 0)
     monkeypatch.setattr(os, "geteuid", lambda: OTHER)
-    sentences = [*contradictions.of_secrets(_config(token_file=str(path)))]
+    sentences = [*contradictions.warnings(_config(token_file=str(path)))]
     if said is None:
         assert sentences == []
     else:
@@ -75,8 +75,8 @@ def test_file_that_others_can_read_or_change_is_named(
 def test_missing_file_and_missing_directory_of_the_state_are_named(tmp_path: Path) -> None:
     there, missing = tmp_path / "there", tmp_path / "missing"
     there.mkdir()
-    assert [*contradictions.warnings(_config(webhook_url_file=str(there), state_dir=str(there)))] == []
-    assert [*contradictions.warnings(_config(webhook_url_file=str(missing), state_dir=str(missing)))] == [
+    assert [*contradictions.warnings(_config(token_file=str(there), state_dir=str(there)))] == []
+    assert [*contradictions.warnings(_config(token_file=str(missing), state_dir=str(missing)))] == [
         f"ARBITER_STATE_DIR: {missing} is no directory: a cull would not survive the sidecar",
-        f"ARBITER_WEBHOOK_URL_FILE: {missing} cannot be read: No such file or directory",
+        f"ARBITER_TOKEN_FILE: {missing} cannot be read: No such file or directory",
     ]

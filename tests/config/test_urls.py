@@ -193,7 +193,6 @@ def test_no_query_user_or_hidden_path_survives_the_mask(before: str, after: str)
         ("scrape_url", f"http://u:{SECRET}@h:1/{SECRET}?token={SECRET}", "http://u:***@h:1/***"),
         ("redis_url", f"redis+sentinel://:{SECRET}@a/m?password={SECRET}", "redis+sentinel://:***@a/m?password=***"),
         ("runbook_url", "http://wiki/runbooks", "http://wiki/runbooks"),
-        ("webhook_url_file", "/run/hooks", "/run/hooks"),
         ("scrape_errors", f'e{{url="http://u:{SECRET}@h/",code=~"5.."}}', 'e{url="http://u:***@h/",code=~"5.."}'),
     ],
 )

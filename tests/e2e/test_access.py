@@ -114,7 +114,6 @@ def test_secrets_appear_in_no_answer_log_or_command(
         tls_key=pairs[0].key,
         tls_listeners="page",
         redis_url=redis_server.url,
-        log_level="debug",
         **FAST,
     )
     texts: list[str] = []

@@ -6,7 +6,7 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -16,7 +16,7 @@ from aiohttp import web
 from harness.ports import free_port
 from sidecar.config.addresses import parse_target
 from sidecar.config.selectors import parse_selectors
-from sidecar.core.app_reports import Missed, Report, Sample
+from sidecar.core.app_reports import Missed, Sample
 from sidecar.inputs.scrape import Scraper
 from sidecar.inputs.series_selection import SeriesSelection
 
@@ -85,15 +85,10 @@ async def serving(
 
 @dataclass
 class Observed:
-    """The reports and the exceptions of a scraper."""
+    """The results and the exceptions of a scraper."""
 
-    reports: list[Report] = field(default_factory=list)
+    scraped: list[Sample | Missed] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
-
-    def offer(self, reports: Sequence[Report]) -> bool:
-        """Take them."""
-        self.reports += reports
-        return True
 
 
 def scraper_of(url: str, observed: Observed | None = None, errors: str = ERRORS, **how: Any) -> Scraper:
@@ -101,7 +96,7 @@ def scraper_of(url: str, observed: Observed | None = None, errors: str = ERRORS,
     observed = observed or Observed()
     wanted = SeriesSelection(parse_selectors(errors), parse_selectors("http_requests_total"), parse_selectors("busy"))
     options: dict[str, Any] = {
-        "offer": observed.offer,
+        "take": observed.scraped.append,
         "on_failure": observed.failures.append,
         "interval_s": 0.02,
         "timeout_s": 5.0,

@@ -31,11 +31,11 @@ from harness.scraping import (
 )
 from harness.virtual_time import START_S, in_virtual_time
 from harness.waiting import eventually
-from sidecar.core.app_reports import Missed, Report, Sample
+from sidecar.core.app_reports import Missed, Sample
 from sidecar.inputs.scrape import SLICE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 NOTHING_NEW = Sample({}, 0, 3.0, repr(STARTED))
@@ -102,25 +102,24 @@ async def test_run_scrapes_on_one_connection_until_cancelled() -> None:
     page, observed = Page(), Observed()
     async with serving(page) as url:
         running = asyncio.create_task(scraper_of(url, observed).run())
-        await eventually(lambda: len(observed.reports) >= 5, timeout_s=60, what="five scrapes")
+        await eventually(lambda: len(observed.scraped) >= 5, timeout_s=60, what="five scrapes")
         peers = {request.transport.get_extra_info("peername") for request in page.asked if request.transport}
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
     assert len(peers) == 1
-    assert all(isinstance(report, Sample) for report in observed.reports)
+    assert all(isinstance(report, Sample) for report in observed.scraped)
 
 
 @in_virtual_time
 async def test_first_scrape_is_at_once_and_intervals_are_jittered() -> None:
     loop, times = asyncio.get_running_loop(), list[float]()
 
-    def offer(_reports: Sequence[Report]) -> bool:
+    def take(_scraped: Sample | Missed) -> None:
         times.append(loop.time() - START_S)
-        return True
 
     rng, same = random.Random(7), random.Random(7)
-    running = asyncio.create_task(scraper_of("unix:///not/there.sock", offer=offer, interval_s=10.0, rng=rng).run())
+    running = asyncio.create_task(scraper_of("unix:///not/there.sock", take=take, interval_s=10.0, rng=rng).run())
     await asyncio.sleep(100)
     running.cancel()
     await asyncio.wait([running])
@@ -149,7 +148,7 @@ async def test_selectors_that_match_nothing_are_named_once_after_three_pages(pag
         errors = 'http_requests_total{code=~"5.."}; db_errors_total'
         scraper = scraper_of(url, observed, errors, interval_s=0.001, on_advice=sentences.append)
         running = asyncio.create_task(scraper.run())
-        await eventually(lambda: len(observed.reports) >= 6, timeout_s=60, what="six pages are read")
+        await eventually(lambda: len(observed.scraped) >= 6, timeout_s=60, what="six pages are read")
         running.cancel()
         await asyncio.wait([running])
     assert [sentence.partition(";")[0] for sentence in sentences] == advice

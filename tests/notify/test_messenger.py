@@ -62,7 +62,7 @@ class TakingWebhook(Webhook):
     """Takes everything."""
 
     def __init__(self, taken: list[Mapping[str, str]]) -> None:
-        super().__init__("http://a", "", "")
+        super().__init__("http://a", "")
         self.taken = taken
 
     async def send(self, fields: Mapping[str, str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -50,30 +49,9 @@ def receiver() -> Iterator[Receiver]:
         yield one
 
 
-async def test_message_is_posted_to_the_url_or_the_one_in_the_file(receiver: Receiver, tmp_path: Path) -> None:
-    (tmp_path / "url").write_text(f" {receiver.url}\n")
-    for webhook in (Webhook(receiver.url, "", ""), Webhook("", str(tmp_path / "url"), "")):
-        assert await webhook.send(fields()) == "127.0.0.1"
-    assert (len(receiver.accepted), receiver.refused) == (2, [])
-
-
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (None, "URL file: No such file or directory"),
-        (b"", "URL file: has to hold one URL"),
-        (b"http://a\nhttp://b", "URL file: has to hold one URL"),
-        (b"s3cret", "URL file: has to hold one URL"),
-        (b"\xff", "URL file: not UTF-8"),
-        (b"http://s3cret:bad/", "url"),
-    ],
-)
-async def test_bad_url_file_is_a_cause_without_its_content(tmp_path: Path, content: bytes | None, why: str) -> None:
-    if content is not None:
-        (tmp_path / "url").write_bytes(content)
-    with pytest.raises(UndeliveredError) as raised:
-        await Webhook("", str(tmp_path / "url"), "").send(fields())
-    assert str(raised.value) == why
+async def test_message_is_posted_to_the_url(receiver: Receiver) -> None:
+    assert await Webhook(receiver.url, "").send(fields()) == "127.0.0.1"
+    assert (len(receiver.accepted), receiver.refused) == (1, [])
 
 
 @pytest.mark.parametrize(("status", "is_final"), [(500, False), (429, False), (400, True), (302, False), (404, False)])
@@ -82,7 +60,7 @@ async def test_refusal_says_whether_another_attempt_makes_sense(
 ) -> None:
     receiver.answer, receiver.headers = status, {"Location": "http://127.0.0.1:1/"}
     with pytest.raises(UndeliveredError, match=f"^status {status}$") as raised:
-        await Webhook(receiver.url, "", "").send(fields())
+        await Webhook(receiver.url, "").send(fields())
     assert raised.value.is_final is is_final
     assert receiver.tries == 1, "no redirect is followed"
 
@@ -93,7 +71,7 @@ async def test_unreachable_host_and_wrong_certificate_are_causes_without_the_url
         (receiver.url.replace("http:", "https:"), "tls"),
     ):
         with pytest.raises(UndeliveredError, match=f"^{why}$"):
-            await Webhook(url, "", "").send(fields())
+            await Webhook(url, "").send(fields())
 
 
 # -- the queue --------------------------------------------------------------------------------------------------------
@@ -103,7 +81,7 @@ class Answers(Webhook):
     """A webhook that gives these answers, one for each attempt, and then takes everything."""
 
     def __init__(self, *answers: UndeliveredError) -> None:
-        super().__init__("http://a", "", "")
+        super().__init__("http://a", "")
         self.answers = list(answers)
         self.taken: list[tuple[str, float]] = []
 

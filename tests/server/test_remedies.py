@@ -157,9 +157,7 @@ def test_unannounced_suspect_says_what_redis_lacks() -> None:
         ("kind", "the counted errors leave the window within 40s, if no more come"),
         ("fatal", "the counted errors leave the window within 40s, if no more come"),
         ("ratio", "less than 500 % of the requests fail"),
-        ("consecutive", "one request goes well"),
         ("heartbeat", "the app sends a heartbeat"),
-        ("scrape", "the app answers a scrape"),
         ("eclipse", "the counted errors leave the window within 40s, if no more come"),
     ],
 )

@@ -89,14 +89,14 @@ class Output:
         return [line["message"] for line in self.lines]
 
     @contextmanager
-    def taking(self, *, style: str = "json", level: str = "info", descriptor: int | None = None) -> Iterator[None]:
+    def taking(self, *, style: str = "json", descriptor: int | None = None) -> Iterator[None]:
         """Have the log of this process until the context ends, and give it back."""
         root = logging.getLogger()
         before = root.handlers[:], root.level, logging.raiseExceptions
         common: dict[str, object] = {"service": "web", "instance": "a"}
         with open(self.path if descriptor is None else descriptor, "w") as stream:  # noqa: PTH123 - or a descriptor
             try:
-                with logging_to(stream, style=style, level=level, common=common, on_drop=self.dropped):
+                with logging_to(stream, style=style, common=common, on_drop=self.dropped):
                     yield
             finally:
                 root.handlers[:], root.level, logging.raiseExceptions = before
@@ -352,7 +352,7 @@ async def main():
         if number % 100 == 0:
             await asyncio.sleep(0)
     return longest
-with logging_to(sys.stderr, style="json", level="info", common={{}}, on_drop=lambda: drops.append(1)):
+with logging_to(sys.stderr, style="json", common={{}}, on_drop=lambda: drops.append(1)):
     longest = asyncio.run(main())
 print(longest < 5, len(drops))  # who waited for the reader would wait for ever
 """

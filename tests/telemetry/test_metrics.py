@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 
 from harness.binaries import require
 from harness.controller import POLICY
-from sidecar.core.app_reports import Load, Missed, Report, Sample
+from sidecar.core.app_reports import Load, Missed, Sample
 from sidecar.core.claims import Answer, CauseTrial, Denied, Fleet, Granted, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.life.container import Container, Record, Snapshot, start
@@ -139,7 +139,7 @@ def test_beat_shows_whether_the_budget_is_reachable_and_its_numbers_if_it_has_so
     ],
     ids=["page", "no page"],
 )
-def test_scrape_is_counted_by_how_it_ended(report: Report, counted: dict[str, float]) -> None:
+def test_scrape_is_counted_by_how_it_ended(report: Sample | Missed, counted: dict[str, float]) -> None:
     board = Board()
     before = board.samples()
     board.metrics.scraped(report)

@@ -34,7 +34,7 @@ RECENT_S: Final = 10.0
 RATIO_MIN_REQUESTS: Final = 20
 """Least number of requests in the window of which a ratio is judged."""
 
-STANDING: Final = frozenset({"fatal", "consecutive", "heartbeat", "scrape"})
+STANDING: Final = frozenset({"fatal", "heartbeat"})
 """The rules whose condition still stands, however old the last error is."""
 
 Detector = Callable[[Evidence, Policy, Baseline], Reason | None]
@@ -91,30 +91,12 @@ def failing_ratio(evidence: Evidence, policy: Policy, _baseline: Baseline) -> Re
     return Reason("ratio", ratio, policy.error_ratio, sentence)
 
 
-def consecutive_failures(evidence: Evidence, policy: Policy, _baseline: Baseline) -> Reason | None:
-    """Fire when too many requests failed in a row."""
-    if not policy.consecutive_limit or evidence.consecutive < policy.consecutive_limit:
-        return None
-    sentence = f"{evidence.consecutive} requests failed in a row, the limit is {policy.consecutive_limit}"
-    return Reason("consecutive", evidence.consecutive, policy.consecutive_limit, sentence)
-
-
 def missing_heartbeats(evidence: Evidence, policy: Policy, _baseline: Baseline) -> Reason | None:
     """Fire when the app has sent heartbeats and has stopped for too long."""
     age, timeout = evidence.heartbeat_age_s, policy.heartbeat_timeout_s
     if not timeout or age is None or age < timeout:
         return None
     return Reason("heartbeat", age, timeout, f"no heartbeat for {age:.1f} s, the limit is {timeout:g} s")
-
-
-def unanswered_scrapes(evidence: Evidence, policy: Policy, _baseline: Baseline) -> Reason | None:
-    """Fire when too many scrapes of the app's metrics page failed in a row."""
-    if not policy.scrape_down_after or evidence.missed_scrapes < policy.scrape_down_after:
-        return None
-    sentence = (
-        f"the app did not answer {evidence.missed_scrapes} scrapes in a row, the limit is {policy.scrape_down_after}"
-    )
-    return Reason("scrape", evidence.missed_scrapes, policy.scrape_down_after, sentence)
 
 
 def _errors(count: int) -> str:
@@ -133,9 +115,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     excessive_errors,
     excessive_kind,
     failing_ratio,
-    consecutive_failures,
     missing_heartbeats,
-    unanswered_scrapes,
 )
 
 

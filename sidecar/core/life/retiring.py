@@ -36,6 +36,9 @@ from sidecar.core.types import LIFETIME_JITTER, Latch, Policy, State
 LOAD_KEPT_S: Final = 60.0
 """How long the last reported load counts. An app that has reported none for longer counts as idle."""
 
+BUSY_FACTOR: Final = 2
+"""A busy app is retired at this multiple of its lifetime at the latest."""
+
 RESPITE: Final = 1 / 4
 """After a retirement without a replacement the next one waits for this part of the lifetime."""
 
@@ -52,13 +55,13 @@ def is_due(container: Container, load: Load | None, now: float, policy: Policy) 
     due = due_at(container, policy)
     if due is None or now < due:
         return False
-    waits_until = container.born + policy.lifetime_max_s * _factor(container.identity.part)
+    waits_until = container.born + BUSY_FACTOR * policy.lifetime_s * _factor(container.identity.part)
     return now >= waits_until or not is_busy(load, policy)
 
 
 def is_busy(load: Load | None, policy: Policy) -> bool:
-    """Whether the app reported a load above ``busy_load`` within the last minute."""
-    return load is not None and load.age_s <= LOAD_KEPT_S and load.value > policy.busy_load
+    """Whether the app reported a load above ``busy_load`` within the last minute; without a limit it is never busy."""
+    return load is not None and load.age_s <= LOAD_KEPT_S and load.value > policy.busy_load > 0
 
 
 def _factor(part: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from sidecar.client.success_rate import SuccessHistory
-from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Load, Missed, Report, Results, Sample
+from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Load, Report, Results, Sample
 from sidecar.core.explain.samples import Samples
 from sidecar.core.measure.outlier import OwnUsual
 from sidecar.core.measure.window import RequestResults, RollingCounts
@@ -55,7 +55,6 @@ class Measurements:
         self._load: _Level | None = None
         self._results_at: float | None = None
         self._heartbeat_at: float | None = None
-        self._missed = 0
         self._evidence: Evidence | None = None
 
     @property
@@ -84,14 +83,11 @@ class Measurements:
                 self._see_in_flight(report.in_flight, now)
                 self._load = self._load if report.load is None else _Level(report.load, now)
             case Sample():
-                self._missed = 0
                 self._see_in_flight(report.in_flight, now)
                 failed = min(sum(self._count(kind, errors) for kind, errors in report.errors.items()), report.requests)
                 self._end(report.requests - failed, failed, now)
             case Heartbeat():
                 self._heartbeat_at = now
-            case Missed():
-                self._missed += 1
 
     def clear(self, *, heart: bool = True) -> None:
         """Empty the window; with ``heart`` also forget the last heartbeat, success rate, samples and usual errors.
@@ -101,7 +97,6 @@ class Measurements:
         for window in self._windows:
             window.clear()
         self._in_flight = self._load = self.idle_at = None
-        self._missed = 0
         self._evidence = None
         if heart:
             self._heartbeat_at = self._results_at = None
@@ -140,10 +135,8 @@ class Measurements:
             fatal=self._fatal.total,
             requests=results.requests,
             failed=results.failed,
-            consecutive=results.consecutive,
             kept_ok=results.kept,
             heartbeat_age_s=None if self._heartbeat_at is None else now - self._heartbeat_at,
-            missed_scrapes=self._missed,
             failed_age_s=results.failed_age_s,
         )
 

@@ -159,8 +159,6 @@ class RequestResults:
         self._counts = RollingCounts(seconds, now_s)
         self._successes = RollingCounts(seconds, now_s)
         self._now_s = now_s
-        self.consecutive = 0
-        """The last failures in a row; the first of them may have left the window."""
 
     @property
     def requests(self) -> int:
@@ -188,22 +186,18 @@ class RequestResults:
         return self._counts.is_empty
 
     def turn(self, now_s: int) -> None:
-        """Make ``now_s`` the current second. A row of failures ends when the window is empty."""
+        """Make ``now_s`` the current second."""
         self._now_s = max(now_s, self._now_s)
         self._counts.turn(now_s)
-        if self.is_empty:
-            self.consecutive = 0
 
     def record(self, ok: int, failed: int) -> None:
-        """Add requests that ended in the current second. A success ends a row of failures."""
+        """Add requests that ended in the current second."""
         self._successes.turn(self._now_s)
         self._successes.record(OK, ok)
         self._counts.record(OK, ok)
         self._counts.record(FAILED, failed)
-        self.consecutive = 0 if ok else self.consecutive + failed
 
     def clear(self) -> None:
         """Empty the window."""
         self._counts.clear()
         self._successes.clear()
-        self.consecutive = 0

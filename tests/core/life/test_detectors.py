@@ -61,20 +61,10 @@ Told = tuple[str, float, float] | None
         "ratio: but is no request of the window": (requests(19, of=19, kept_ok=1), RATIO, None),
         "ratio: off": (requests(99, of=99), OFF, None),
         "ratio: none failed": (requests(0, of=99), replace(RATIO, error_ratio=0.001), None),
-        "consecutive: off": (Evidence(60, consecutive=99), OFF, None),
-        "consecutive: below": (Evidence(60, consecutive=2), replace(OFF, consecutive_limit=3), None),
-        "consecutive: at the limit": (
-            Evidence(60, consecutive=3),
-            replace(OFF, consecutive_limit=3),
-            ("consecutive", 3, 3),
-        ),
         "heartbeat: off": (Evidence(60, heartbeat_age_s=9_999.0), OFF, None),
         "heartbeat: never heard": (Evidence(60), SILENT, None),
         "heartbeat: in time": (Evidence(60, heartbeat_age_s=14.999), SILENT, None),
         "heartbeat: missed": (Evidence(60, heartbeat_age_s=15.0), SILENT, ("heartbeat", 15, 15)),
-        "scrape: off": (Evidence(60, missed_scrapes=99), OFF, None),
-        "scrape: below": (Evidence(60, missed_scrapes=2), replace(OFF, scrape_down_after=3), None),
-        "scrape: at the limit": (Evidence(60, missed_scrapes=3), replace(OFF, scrape_down_after=3), ("scrape", 3, 3)),
     },
 )
 def test_rule_speaks_from_its_limit_on_and_names_its_number(evidence: Evidence, policy: Policy, told: Told) -> None:
@@ -102,17 +92,7 @@ def test_rule_speaks_from_its_limit_on_and_names_its_number(evidence: Evidence, 
             replace(RATIO, error_ratio=0.0025),
             "3 of 1000 requests failed in 60 s, that is 0.3 %, the limit is 0.25 %",
         ),
-        (
-            Evidence(60, consecutive=4),
-            replace(OFF, consecutive_limit=3),
-            "4 requests failed in a row, the limit is 3",
-        ),
         (Evidence(60, heartbeat_age_s=16.25), SILENT, "no heartbeat for 16.2 s, the limit is 15 s"),
-        (
-            Evidence(60, missed_scrapes=4),
-            replace(OFF, scrape_down_after=3),
-            "the app did not answer 4 scrapes in a row, the limit is 3",
-        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -215,31 +195,31 @@ def test_limit_by_kind_is_not_a_part_of_the_requests() -> None:
 
 
 def test_what_is_no_count_of_errors_speaks_whatever_is_usual() -> None:
-    everything = Evidence(60, fatal=1, requests=20, failed=20, consecutive=20, heartbeat_age_s=99.0, missed_scrapes=9)
-    policy = Policy(consecutive_limit=1, heartbeat_timeout_s=1.0, scrape_down_after=1)
+    everything = Evidence(60, fatal=1, requests=20, failed=20, heartbeat_age_s=99.0)
+    policy = Policy(heartbeat_timeout_s=1.0)
     reasons = judge(everything, policy, Baseline(FleetUsual(4, 1.0, 1_000.0, 1.0), Rates(1_000.0, 1.0))).reasons
-    assert [reason.rule for reason in reasons] == ["fatal", "ratio", "consecutive", "heartbeat", "scrape"]
+    assert [reason.rule for reason in reasons] == ["fatal", "ratio", "heartbeat"]
 
 
 # -- the cause ------------------------------------------------------------------------------------------------
 
 
 @cases(
-    "kinds, missed_scrapes, cause",
+    "kinds, heartbeat_age_s, cause",
     {
         "most errors": ({"redis": 4, "http": 1}, 0, "redis"),
         "tie": ({"redis": 3, "http": 3}, 0, "redis"),
         "tie the other way round": ({"http": 3, "redis": 3}, 0, "redis"),
         "errors below the limit": ({"http": 1}, 3, "http"),
-        "no errors": ({}, 3, "scrape"),
+        "no errors": ({}, 3, "heartbeat"),
         "fine": ({"http": 1}, 0, ""),
     },
 )
 def test_cause_is_the_kind_of_most_errors_or_the_rule_that_spoke(
-    kinds: dict[str, int], missed_scrapes: int, cause: str
+    kinds: dict[str, int], heartbeat_age_s: int, cause: str
 ) -> None:
-    evidence = replace(holding(kinds), missed_scrapes=missed_scrapes)
-    assert judge(evidence, Policy(error_limit=5, scrape_down_after=3)).cause == cause
+    evidence = replace(holding(kinds), heartbeat_age_s=heartbeat_age_s)
+    assert judge(evidence, Policy(error_limit=5, heartbeat_timeout_s=3)).cause == cause
 
 
 # -- every number that a rule judges by -----------------------------------------------------------------------
@@ -253,19 +233,15 @@ evidences = st.builds(
     fatal=whole,
     requests=st.integers(15, 60),
     failed=whole,
-    consecutive=whole,
     kept_ok=whole,
     heartbeat_age_s=st.none() | st.floats(0, 100),
-    missed_scrapes=whole,
 )
 policies = st.builds(
     Policy,
     error_limit=whole,
     kind_limits=st.dictionaries(st.sampled_from(["redis", "mysql"]), whole).map(lambda limits: tuple(limits.items())),
     error_ratio=st.floats(0, 1),
-    consecutive_limit=whole,
     heartbeat_timeout_s=st.floats(0, 50),
-    scrape_down_after=whole,
 )
 
 
@@ -318,8 +294,6 @@ OLD = replace(holding({"redis": 5}), newest_age_s=11)
             True,
         ),
         "no heartbeat": (replace(OLD, heartbeat_age_s=40.0), Policy(heartbeat_timeout_s=30.0), False),
-        "no answer to scrapes": (replace(OLD, missed_scrapes=3), Policy(scrape_down_after=3), False),
-        "failures in a row": (replace(OLD, consecutive=9), Policy(consecutive_limit=9), False),
         "a fatal error": (replace(OLD, fatal=1), Policy(), False),
         "nothing": (holding({}), Policy(), False),
     },

@@ -50,7 +50,7 @@ from sidecar.core.life.retiring import due_at, is_due
 from sidecar.core.types import Latch, Policy, State
 
 ASK, RELEASE = RequestLease("lease-1"), GiveBack("lease-1")
-PATIENT = replace(AGING, lifetime_max_s=200.0)
+PATIENT = replace(AGING, busy_load=0.5)
 Row = tuple[float, Trigger | Answer, State, list[RequestLease | GiveBack]]
 """Second, what happens (an answer is that to our lease), the state it leads to, and what is wished of the lease."""
 

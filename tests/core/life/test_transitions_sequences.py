@@ -57,7 +57,7 @@ policies = st.builds(
     settle_s=st.sampled_from([0.0, 3.0]),
     drain_s=st.sampled_from([0.0, 10.0]),
     lifetime_s=st.sampled_from([0.0, 15.0, 15.0]),
-    lifetime_max_s=st.sampled_from([0.0, 40.0]),
+    busy_load=st.sampled_from([0.0, 0.5]),
     retire_timeout_s=st.sampled_from([20.0, 60.0]),
     enforce=st.sampled_from([True, True, False]),
 )

@@ -15,7 +15,6 @@ from sidecar.core.app_reports import (
     ErrorReport,
     Heartbeat,
     Load,
-    Missed,
     Report,
     Results,
     Sample,
@@ -75,17 +74,14 @@ def just_now(evidence: Evidence) -> Evidence:
         ),
         "results": ([Results(3, 2)], Evidence(60, requests=5, failed=2, failed_age_s=0)),
         "results of nothing": ([Results()], NOTHING),
-        "failures in a row": ([Results(0, 2)] * 2, Evidence(60, requests=4, failed=4, consecutive=4, failed_age_s=0)),
         "heartbeat": ([Heartbeat()], Evidence(60, heartbeat_age_s=0.0)),
-        "missed scrapes": ([Missed("status"), Missed("status"), Missed("timeout")], Evidence(60, missed_scrapes=3)),
-        "a good scrape ends the missed ones": ([Missed("timeout"), Sample({})], NOTHING),
         "sample: ignored kinds are no failed requests": (
             [Sample({"redis": 2, "cache": 3}, requests=10)],
             just_now(Evidence(60, 2, {"redis": 2}, {"ignored": 3}, requests=10, failed=2, failed_age_s=0)),
         ),
         "sample: no more requests failed than there were": (
             [Sample({"redis": 9}, requests=4)],
-            just_now(Evidence(60, 9, {"redis": 9}, requests=4, failed=4, consecutive=4, failed_age_s=0)),
+            just_now(Evidence(60, 9, {"redis": 9}, requests=4, failed=4, failed_age_s=0)),
         ),
         "sample: errors without requests": ([Sample({"redis": 9})], just_now(Evidence(60, 9, {"redis": 9}))),
         "sample: what is unknown counts nothing": ([Sample({"redis": 0}, unknown=7)], NOTHING),
@@ -158,7 +154,6 @@ EVERYTHING: list[Told] = [
     (1.0, ErrorReport(2, ErrorLevel.RECOVERED)),
     (1.0, Results(0, 3)),
     (1.0, Heartbeat()),
-    (1.0, Missed("status")),
 ]
 
 
@@ -189,7 +184,6 @@ reports = st.one_of(
     st.builds(Results, requests, requests),
     st.builds(Heartbeat),
     st.builds(Sample, st.dictionaries(st.sampled_from(KINDS), few), requests),
-    st.builds(Missed, st.just("timeout")),
 )
 pauses = st.sampled_from([0.0, 0.25, 1.0, 5.0, WINDOW_S - 1, WINDOW_S, 3 * WINDOW_S])
 stories = st.lists(st.tuples(pauses, reports), max_size=12)
@@ -200,11 +194,8 @@ policies = st.builds(
     error_limit=st.sampled_from([0, 1, 5]),
     kind_limits=st.sampled_from([(), (("redis", 3), ("mysql", 2))]),
     error_ratio=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
-    consecutive_limit=st.sampled_from([0, 1, 4]),
 )
-strict_policies = st.builds(
-    replace, policies, heartbeat_timeout_s=st.sampled_from([0.0, 5.0]), scrape_down_after=st.sampled_from([0, 2])
-)
+strict_policies = st.builds(replace, policies, heartbeat_timeout_s=st.sampled_from([0.0, 5.0]))
 
 OLD_SUCCESSES = [(0.0, Results(40, 0)), (5.0, Results(0, 20))]
 RATIO_ALONE = Policy(error_limit=0, error_ratio=0.5)
@@ -237,7 +228,6 @@ errors = st.sampled_from(
         ErrorReport(kind="redis"),
         ErrorReport(kind="new"),
         Results(0, 1),
-        Missed("dns"),
     ]
 )
 
@@ -259,14 +249,8 @@ def test_one_more_error_never_makes_the_verdict_better(
     assert is_excessive(more_of, now, policy) >= is_excessive(fewer_of, now, policy)
 
 
-@pytest.mark.parametrize(
-    ("report", "policy"),
-    [
-        pytest.param(Heartbeat(), Policy(heartbeat_timeout_s=5.0), id="heartbeat"),
-        pytest.param(Missed("timeout"), Policy(scrape_down_after=1), id="scrape"),
-    ],
-)
-def test_silence_is_not_forgotten(report: Report, policy: Policy) -> None:
-    measurements, _ = measurements_of([(0.0, report)])
+def test_silence_is_not_forgotten() -> None:
+    policy = Policy(heartbeat_timeout_s=5.0)
+    measurements, _ = measurements_of([(0.0, Heartbeat())])
     assert is_excessive(measurements, 5.0, policy)
     assert is_excessive(measurements, 5_000.0, policy)
