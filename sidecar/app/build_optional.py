@@ -24,7 +24,7 @@ from sidecar.config import syntax
 from sidecar.config.addresses import parse_target
 from sidecar.config.selectors import parse_selectors
 from sidecar.controller.journal import path_of
-from sidecar.core.app_reports import Report, Sample
+from sidecar.core.app_reports import Missed, Report, Sample
 from sidecar.core.explain.samples import MESSAGE_LIMIT
 from sidecar.core.types import Entry
 from sidecar.inputs.scrape import Scraper
@@ -120,7 +120,7 @@ async def _leave(leave: Callable[[], None]) -> str:
 
 
 def scraper(config: Config, offer: Callable[[Sequence[Report]], bool], observers: Observers) -> Scraper:
-    """The scraper, which passes its reports to ``offer`` and to the observers.
+    """The scraper, which passes its samples to ``offer`` and all results to the observers.
 
     If the last good scrape is older than the window, the counts since then may be too old to count now: they are
     left out.
@@ -128,13 +128,13 @@ def scraper(config: Config, offer: Callable[[Sequence[Report]], bool], observers
     app, judging = config.app, config.judging
     scraped_at = time.monotonic()
 
-    def dated(report: Report) -> Report:
+    def take(scraped: Sample | Missed) -> None:
         nonlocal scraped_at
-        observers.scrape(report)
-        if not isinstance(report, Sample):
-            return report
+        observers.scrape(scraped)
+        if isinstance(scraped, Missed):
+            return
         gap_s, scraped_at = time.monotonic() - scraped_at, time.monotonic()
-        return report if gap_s <= judging.error_window else replace(report, errors={}, requests=0)
+        offer([scraped if gap_s <= judging.error_window else replace(scraped, errors={}, requests=0)])
 
     return Scraper(
         parse_target(app.scrape_url),
@@ -145,7 +145,7 @@ def scraper(config: Config, offer: Callable[[Sequence[Report]], bool], observers
         ),
         interval_s=judging.check_interval,
         timeout_s=min(SCRAPE_TIMEOUT_S, judging.check_interval),
-        offer=lambda reports: offer([dated(report) for report in reports]),
+        take=take,
         on_failure=partial(observers.failed, "listener"),
         on_advice=logger.info,
         rng=_rng(),
@@ -209,7 +209,7 @@ def webhook(config: NotifyConfig) -> Webhook:
     except ValueError as error:
         logger.error("ARBITER_WEBHOOK_TEMPLATE %s", error)
         template = ""
-    return Webhook(config.webhook_url, config.webhook_url_file, template)
+    return Webhook(config.webhook_url, template)
 
 
 async def send_test_message(config: Config) -> tuple[str, bool]:

@@ -154,7 +154,7 @@ def message(ctx: click.Context, /, *, as_json: bool) -> int:
 
     effective = config(ctx)
     if not effective.notify.has_webhook:
-        raise click.UsageError("no webhook is set: ARBITER_WEBHOOK_URL or ARBITER_WEBHOOK_URL_FILE")
+        raise click.UsageError("no webhook is set: ARBITER_WEBHOOK_URL")
     outcome, is_sent = asyncio.run(build_optional.send_test_message(effective))
     tell({"outcome": outcome, "sent": is_sent}, outcome, as_json=as_json)
     return 0 if is_sent else EXIT_FAILED

@@ -106,32 +106,31 @@ def test_result_is_a_metric_a_line_and_an_entry(
 # -- the scraper ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_taken", [True, False])
-def test_observers_and_the_controller_get_every_scrape(*, is_taken: bool) -> None:
+def _passed_on(config: Config, *scraped: Sample | Missed) -> tuple[list[Report], list[Sample | Missed]]:
+    """What the controller and the observers get."""
     offered: list[Report] = []
-    observed: list[Report] = []
-
-    def offer(reports: Sequence[Report]) -> bool:
-        offered.extend(reports)
-        return is_taken
-
-    observers = Observers()
-    observers.scrapes.append(observed.append)
-    built = build_optional.scraper(Config(app=SCRAPING), offer, observers)
-    assert built._offer([Missed("timeout"), SAMPLE]) is is_taken
-    assert offered == observed == [Missed("timeout"), SAMPLE]
-
-
-def test_counts_since_a_scrape_that_is_older_than_the_window_are_left_out() -> None:
-    offered: list[Report] = []
+    observed: list[Sample | Missed] = []
 
     def offer(reports: Sequence[Report]) -> bool:
         offered.extend(reports)
         return True
 
+    observers = Observers()
+    observers.scrapes.append(observed.append)
+    built = build_optional.scraper(config, offer, observers)
+    for each in scraped:
+        built._take(each)
+    return offered, observed
+
+
+def test_observers_get_every_scrape_and_the_controller_every_sample() -> None:
+    missed = Missed("timeout")
+    assert _passed_on(Config(app=SCRAPING), missed, SAMPLE) == ([SAMPLE], [missed, SAMPLE])
+
+
+def test_counts_since_a_scrape_that_is_older_than_the_window_are_left_out() -> None:
     config = Config(app=SCRAPING, judging=JudgingConfig(error_window=0))
-    assert build_optional.scraper(config, offer, Observers())._offer([SAMPLE])
-    assert offered == [Sample({}, requests=0, in_flight=2)]
+    assert _passed_on(config, SAMPLE) == ([Sample({}, requests=0, in_flight=2)], [SAMPLE])
 
 
 # -- the messages -----------------------------------------------------------------------------------------------------
@@ -202,11 +201,9 @@ async def test_template_that_has_become_unusable_gives_way_to_the_text(
     assert "ARBITER_WEBHOOK_TEMPLATE" in caplog.text
 
 
-async def test_test_message_goes_to_the_url_of_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "hook"
+async def test_test_message_goes_to_the_webhook() -> None:
     with listening.webhook() as hook:
-        file.write_text(f"{hook.url}\n")
-        config = settings(webhook_url_file=file, runbook_url="http://book")
+        config = settings(webhook_url=hook.url, runbook_url="http://book")
         assert await build_optional.send_test_message(config) == ("sent to 127.0.0.1", True)
         assert hook.refused == []
         assert "http://book#messages" in hook.accepted[0]["text"]

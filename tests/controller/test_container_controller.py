@@ -16,7 +16,7 @@ from harness.cases import cases
 from harness.controller import IDENTITY, POLICY, WALL_S, ControllerRig, MemoryJournal
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.journal import Memory
-from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Missed, Report, Results
+from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Report, Results
 from sidecar.core.claims import Answer, Denied, Fleet, Granted, Unknown
 from sidecar.core.life.container import Record, Snapshot
 from sidecar.core.life.events import Checked, Culled, StopRequested
@@ -324,7 +324,6 @@ async def test_step_that_always_fails_is_tried_once_a_second_and_not_in_a_spin()
     {
         "ratio": (POLICY, [Results(10, 10)], "ratio"),
         "kind": (replace(POLICY, kind_limits=(("db", 2),)), [ErrorReport(2, kind="db")], "kind"),
-        "scrape": (replace(POLICY, scrape_down_after=2), [Missed("timeout")] * 2, "scrape"),
     },
 )
 @in_virtual_time

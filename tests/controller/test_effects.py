@@ -185,7 +185,7 @@ async def test_claim_whose_token_cannot_be_given_back_is_not_answered(
 
 LEASED = Granted(1, 1)
 AGING = replace(POLICY, lifetime_s=100.0, retire_slots="100p", retire_timeout_s=60.0)
-PATIENT = replace(AGING, lifetime_max_s=200.0, busy_load=0.5)
+PATIENT = replace(AGING, busy_load=0.5)
 HOLDER = "lease-of-a"
 
 

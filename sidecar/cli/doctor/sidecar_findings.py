@@ -149,7 +149,7 @@ async def of_page(config: AppConfig, page: Target | None) -> list[Finding]:
         selection,
         interval_s=1.0,
         timeout_s=PAGE_TIMEOUT_S,
-        offer=lambda _: True,
+        take=lambda _: None,
         on_failure=lambda _: None,
         rng=random.Random(),  # noqa: S311 - nothing is spread here
     )

@@ -241,7 +241,7 @@ def test_order_comes_before_a_retirement_whose_lease_may_have_been_granted() -> 
 
 
 HOURS = Policy(lifetime_s=21_600.0)
-PATIENT_HOURS = replace(HOURS, lifetime_max_s=36_000.0, busy_load=0.5)
+PATIENT_HOURS = replace(HOURS, busy_load=0.5)
 BUSY_LOAD, IDLE_LOAD = Load(0.8, 5.0), Load(0.5, 5.0)
 
 
@@ -275,14 +275,14 @@ def test_life_is_due_at_its_own_age(policy: Policy, life: Container, due: float 
     {
         "too young": (HOURS, 22_599.9, None, False),
         "old enough": (HOURS, 22_600.0, None, True),
-        "nobody waits without a maximum": (HOURS, 22_600.0, BUSY_LOAD, True),
+        "being busy does not matter": (HOURS, 22_600.0, BUSY_LOAD, True),
         "a load that nobody told is none": (PATIENT_HOURS, 22_600.0, None, True),
         "just at the mark is idle": (PATIENT_HOURS, 22_600.0, IDLE_LOAD, True),
         "busy waits": (PATIENT_HOURS, 22_600.0, BUSY_LOAD, False),
         "word of a minute ago counts": (PATIENT_HOURS, 22_600.0, Load(0.8, 60.0), False),
         "older word does not": (PATIENT_HOURS, 22_600.0, Load(0.8, 60.1), True),
-        "busy waits to the last": (PATIENT_HOURS, 36_999.9, BUSY_LOAD, False),
-        "and no longer": (PATIENT_HOURS, 37_000.0, BUSY_LOAD, True),
+        "busy waits to the last": (PATIENT_HOURS, 44_199.9, BUSY_LOAD, False),
+        "and no longer": (PATIENT_HOURS, 44_200.0, BUSY_LOAD, True),
         "idle but young": (PATIENT_HOURS, 10_000.0, IDLE_LOAD, False),
         "without a lifetime nobody goes": (Policy(), 1e9, None, False),
     },

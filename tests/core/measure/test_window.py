@@ -146,12 +146,11 @@ class RequestCounts(NamedTuple):
 
     requests: int = 0
     failed: int = 0
-    consecutive: int = 0
     kept: int = 0
 
 
 def counts(results: RequestResults) -> RequestCounts:
-    return RequestCounts(results.requests, results.failed, results.consecutive, results.kept)
+    return RequestCounts(results.requests, results.failed, results.kept)
 
 
 def told(*steps: Ended, at: int) -> RequestCounts:
@@ -167,20 +166,15 @@ def told(*steps: Ended, at: int) -> RequestCounts:
     "steps, at, tally",
     {
         "nothing yet": ([], 0, RequestCounts()),
-        "good and bad": ([(0, 3, 2)], 0, RequestCounts(5, 2, 0)),
-        "to the end of the window": ([(0, 3, 2)], 59, RequestCounts(5, 2, 0)),
+        "good and bad": ([(0, 3, 2)], 0, RequestCounts(5, 2)),
+        "to the end of the window": ([(0, 3, 2)], 59, RequestCounts(5, 2)),
         "and no longer": ([(0, 3, 2)], 60, RequestCounts()),
-        "failures in a row": ([(0, 0, 2), (30, 0, 3)], 30, RequestCounts(5, 5, 5)),
-        "a success ends the row": ([(0, 0, 2), (5, 1, 0), (9, 0, 3)], 9, RequestCounts(6, 5, 3)),
-        "a success in the same message ends it": ([(0, 0, 2), (5, 1, 9)], 5, RequestCounts(12, 11, 0)),
-        "a row reaches back beyond the window": ([(0, 0, 2), (50, 0, 1)], 60, RequestCounts(1, 1, 3)),
-        "unless the window was empty between": ([(0, 0, 2), (60, 0, 1)], 60, RequestCounts(1, 1, 1)),
-        "both within the window": ([(0, 30, 0), (9, 0, 20)], 59, RequestCounts(50, 20, 20)),
-        "silence does not forget successes": ([(0, 30, 0), (9, 0, 20)], 60, RequestCounts(20, 20, 20, kept=30)),
-        "as long as there are failures": ([(0, 30, 0), (9, 0, 20)], 68, RequestCounts(20, 20, 20, kept=30)),
+        "both within the window": ([(0, 30, 0), (9, 0, 20)], 59, RequestCounts(50, 20)),
+        "silence does not forget successes": ([(0, 30, 0), (9, 0, 20)], 60, RequestCounts(20, 20, kept=30)),
+        "as long as there are failures": ([(0, 30, 0), (9, 0, 20)], 68, RequestCounts(20, 20, kept=30)),
         "and then all is over": ([(0, 30, 0), (9, 0, 20)], 69, RequestCounts()),
-        "a request does forget them": ([(0, 30, 0), (9, 0, 20), (60, 0, 1)], 60, RequestCounts(21, 21, 21)),
-        "a good one too": ([(0, 30, 0), (9, 0, 20), (60, 1, 0)], 60, RequestCounts(21, 20, 0)),
+        "a request does forget them": ([(0, 30, 0), (9, 0, 20), (60, 0, 1)], 60, RequestCounts(21, 21)),
+        "a good one too": ([(0, 30, 0), (9, 0, 20), (60, 1, 0)], 60, RequestCounts(21, 20)),
     },
 )
 def test_requests_are_tallied(steps: list[Ended], at: int, tally: RequestCounts) -> None:
@@ -194,7 +188,7 @@ def test_cleared_outcomes_begin_anew() -> None:
     outcomes.clear()
     assert counts(outcomes) == RequestCounts()
     outcomes.record(0, 1)
-    assert counts(outcomes) == RequestCounts(1, 1, 1)
+    assert counts(outcomes) == RequestCounts(1, 1)
 
 
 def test_clock_that_steps_back_loses_no_request_and_keeps_none_too_long() -> None:
@@ -203,6 +197,6 @@ def test_clock_that_steps_back_loses_no_request_and_keeps_none_too_long() -> Non
     outcomes.turn(40)
     outcomes.record(0, 1)
     outcomes.turn(159)
-    assert counts(outcomes) == RequestCounts(3, 3, 3)
+    assert counts(outcomes) == RequestCounts(3, 3)
     outcomes.turn(160)
     assert counts(outcomes) == RequestCounts()
