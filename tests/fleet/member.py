@@ -58,7 +58,6 @@ class MemoryJournal(Journal):
         self.memory = memory
 
     async def save(self, memory: Memory) -> None:
-        """Keep the memory."""
         self.memory = memory
 
     async def settled(self, timeout_s: float) -> None:
@@ -118,7 +117,6 @@ class Member:
         return self._loop.now + self._offset_s
 
     def report(self, report: Report) -> None:
-        """Have the app report this now."""
         self.controller.inbox.offer((report,))
 
     def stop(self) -> None:
@@ -127,7 +125,6 @@ class Member:
         self._loop.call_later(GOODBYE_S, self.kill)
 
     def kill(self) -> None:
-        """End the sidecar at once."""
         self._task.cancel()
 
     async def _run(self) -> None:

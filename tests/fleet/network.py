@@ -51,7 +51,6 @@ class FleetLoop(VirtualLoop):
             raise ExceptionGroup("parts of the fleet failed", self._failures)
 
     def close(self) -> None:
-        """Cancel all tasks and end."""
         tasks = asyncio.all_tasks(self)
         for task in tasks:
             task.cancel()
@@ -60,7 +59,6 @@ class FleetLoop(VirtualLoop):
         super().close()
 
     def fail(self, error: Exception) -> None:
-        """End the run with this failure."""
         self._failures.append(error)
         self.stop()
 
@@ -98,7 +96,6 @@ class Network:
         return await asyncio.shield(self.loop.create_task(self._there_and_back(request)))
 
     async def delay(self) -> None:
-        """Wait for the delay of a message."""
         if self.has_delay:
             await asyncio.sleep(self.rng.uniform(*DELAY_S))
 
@@ -120,15 +117,12 @@ class RemoteBudget:
     network: Network
 
     async def claim(self, claim: Claim) -> Answer:
-        """Ask for a token."""
         return await self.network.sent(self.budget.claim(claim))
 
     async def retire(self, lease: LeaseRequest) -> Answer:
-        """Ask for a lease."""
         return await self.network.sent(self._retire(lease))
 
     async def give_back(self, instance: str, holder: str) -> bool | Unknown:
-        """Give a lease or a token back."""
         return await self.network.sent(self.budget.give_back(instance, holder))
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:

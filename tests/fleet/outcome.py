@@ -80,7 +80,6 @@ class Outcome:
 
     @property
     def in_outage(self) -> list[CulledContainer]:
-        """Culls during an outage of all containers."""
         return [cull for cull in self.culls if cull.in_outage]
 
     @property

@@ -26,38 +26,25 @@ class Incident(Protocol):
 
 @dataclass(frozen=True)
 class Stuck:
-    """``count`` containers get stuck at the same time."""
-
-    at_s: float
-    count: int
-    part: float = 0.6
-    kind: str = "database"
-    name: str = "stuck"
-
-    def plan(self, world: World) -> None:
-        """Plan it for each of them."""
-        for place in world.places(self.name, self.count):
-            world.loop.plan(self.at_s, partial(world.stick, place, self.part, self.kind, self.name))
-
-
-@dataclass(frozen=True)
-class Poison:
-    """Lone containers get stuck: one every ``every_s`` seconds, or at random times until ``until_s``."""
+    """``count`` containers get stuck: at once, one every ``every_s`` seconds, or at random times until ``until_s``."""
 
     at_s: float
     count: int = 1
-    every_s: float = 0.0
     part: float = 0.6
+    kind: str = "database"
+    name: str = "stuck"
+    every_s: float = 0.0
     until_s: float = 0.0
-    name: str = "poisoned"
-    kind: str = "connection"
 
     def plan(self, world: World) -> None:
-        """Plan each of them."""
         rng = seeded(f"{world.seed}/{self.name}/when")
         for turn, place in enumerate(world.places(self.name, self.count)):
             at_s = rng.uniform(self.at_s, self.until_s) if self.until_s else self.at_s + turn * self.every_s
             world.loop.plan(at_s, partial(world.stick, place, self.part, self.kind, self.name))
+
+
+poison = partial(Stuck, name="poisoned", kind="connection")
+"""Lone containers get stuck."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +59,6 @@ class Outage:
     kind: str = "database"
 
     def plan(self, world: World) -> None:
-        """Plan beginning, stuck containers, and end."""
         world.loop.plan(self.at_s, partial(world.fail_all, self.part, self.kind))
         Stuck(self.at_s, self.stuck, self.part, self.kind, self.name).plan(world)
         world.loop.plan(self.at_s + self.for_s, partial(world.fail_all, 0.0, ""))
@@ -90,7 +76,6 @@ class Sick:
     name: str = "sick"
 
     def plan(self, world: World) -> None:
-        """Plan beginning and end."""
         for place in world.places(self.name, self.count):
             world.loop.plan(self.at_s, partial(world.flaw, place, self.part, self.kind))
             world.loop.plan(self.at_s + self.for_s, partial(world.flaw, place, 0.0, ""))
@@ -115,7 +100,6 @@ class NoRestarts:
     until_s: float
 
     def plan(self, world: World) -> None:
-        """Begin now, and plan the end."""
         self._set(world, is_deaf=True)
         world.loop.plan(self.until_s, partial(self._set, world, is_deaf=False))
 
@@ -135,7 +119,6 @@ class Kills:
     every_s: float
 
     def plan(self, world: World) -> None:
-        """Plan each of them."""
         rng = seeded("kills")
 
         def kill(turn: int) -> None:
@@ -198,7 +181,7 @@ DAY: Final = Scenario(
     4 * HOUR_S,
     200,
     (
-        Poison(600, count=8, until_s=14_000),
+        poison(600, count=8, until_s=14_000),
         Outage(2400, 600),
         Stuck(8400, 60),
         Sick(12_600, 40, for_s=300, name="wave"),
@@ -213,7 +196,7 @@ SHORT_DAY: Final = Scenario(
     2400,
     30,
     (
-        Poison(200, count=2, until_s=2200),
+        poison(200, count=2, until_s=2200),
         Outage(400, 150),
         Stuck(1000, 14),
         Sick(2000, 6, for_s=150, name="wave"),

@@ -9,7 +9,7 @@ import pytest
 
 from fleet.outcome import most_within
 from fleet.rules import NO_CULLING, OURS, OURS_WEIGHTS, SOFT, TRIAL, WEIGHTS, FleetRules
-from fleet.scenarios import DAY, HOUR_S, SHORT_DAY, Outage, Poison, Scenario, Sick, Stuck, play, restarting
+from fleet.scenarios import DAY, HOUR_S, SHORT_DAY, Outage, Scenario, Sick, Stuck, play, poison, restarting
 from fleet.traffic import RequestLoad
 from sidecar.core.fleet.fleet_settings import REFUND_FACTOR
 
@@ -52,7 +52,7 @@ def test_seventy_of_a_hundred_stuck_containers_are_culled() -> None:
 
 # -- lone bad containers --------------------------------------------------------------------------------------------
 
-LONE = Scenario(900, 20, (Poison(FROM_S, count=4, every_s=150, part=0.8),))
+LONE = Scenario(900, 20, (poison(FROM_S, count=4, every_s=150, part=0.8),))
 
 
 @pytest.mark.parametrize("rules", [TRIAL, OURS], ids=lambda rules: rules.name)
@@ -71,7 +71,7 @@ def test_lone_bad_container_is_culled_a_settle_after_the_limit_and_it_is_found_t
 
 
 def test_lone_container_with_little_traffic_fails_few_requests_until_its_cull() -> None:
-    outcome = play(Scenario(900, 20, (Poison(300),), RequestLoad(1)))
+    outcome = play(Scenario(900, 20, (poison(300),), RequestLoad(1)))
     assert outcome.requests.avoidable <= 8
     assert len(outcome.culls) == 1
 
@@ -107,7 +107,7 @@ def test_many_sick_containers_cost_one_cull_a_pause() -> None:
 
 @pytest.mark.site
 def test_lone_bad_container_is_culled_while_culls_for_another_cause_are_paused() -> None:
-    outcome = play(Scenario(600, 40, (Sick(FROM_S, 15), Poison(400, part=0.8))))
+    outcome = play(Scenario(600, 40, (Sick(FROM_S, 15), poison(400, part=0.8))))
     assert [cull.stuck_by for cull in outcome.culls if cull.stuck_by] == ["poisoned"]
     assert len(outcome.culls) - outcome.needs["stuck"] <= 1
 
@@ -165,7 +165,7 @@ def test_stuck_containers_with_little_traffic_are_culled_despite_soft_drain(stuc
 @pytest.mark.site
 def test_floor_holds_with_lost_replies() -> None:
     settings = replace(OURS.settings, capacity="30", min_healthy="900p", trial=False)
-    troubles = (Outage(60, 30, stuck=15), Poison(400, count=6, every_s=20), Outage(1000, 120))
+    troubles = (Outage(60, 30, stuck=15), poison(400, count=6, every_s=20), Outage(1000, 120))
     outcome = play(restarting(1300, *troubles, size=40, lost=100), replace(OURS, settings=settings))
     assert outcome.most_out == 40 - 36
     assert outcome.denials["floor"] > 0
@@ -175,14 +175,14 @@ def test_floor_holds_with_lost_replies() -> None:
 
 
 def test_same_seed_gives_the_same_day() -> None:
-    scenario = restarting(130, Outage(60, 30, stuck=6), Poison(80, count=3, every_s=20), size=16, lost=50)
+    scenario = restarting(130, Outage(60, 30, stuck=6), poison(80, count=3, every_s=20), size=16, lost=50)
     seven, again, eight = (play.__wrapped__(scenario, OURS, seed) for seed in (7, 7, 8))
     assert again == seven
     assert eight != seven
 
 
 def test_stuck_containers_fail_for_ever_without_culling() -> None:
-    outcome = play(Scenario(1060, 10, (Poison(60, part=0.5),), RequestLoad(20)), NO_CULLING)
+    outcome = play(Scenario(1060, 10, (poison(60, part=0.5),), RequestLoad(20)), NO_CULLING)
     assert outcome.stuck == 1
     assert outcome.requests.avoidable == pytest.approx(0.5 * 20 * 1000, rel=0.01)
 

@@ -10,7 +10,7 @@ import pytest
 from fleet.conftest import Begin
 from fleet.outcome import Outcome
 from fleet.rules import OURS, REPLACE_S, aging
-from fleet.scenarios import HOUR_S, Held, Kills, NoRestarts, Outage, Poison, play, restarting
+from fleet.scenarios import HOUR_S, Held, Kills, NoRestarts, Outage, play, poison, restarting
 from fleet.world import World
 from sidecar.core.types import LIFETIME_JITTER as JITTER
 from sidecar.core.types import State
@@ -104,7 +104,7 @@ def test_no_container_is_retired_meanwhile_and_all_are_afterwards(
 )
 def test_no_container_is_retired_while_a_suspect_waits_for_its_cull(tokens: int) -> None:
     rules = replace(aging("2"), settings=replace(OURS.settings, capacity=str(tokens)))
-    outcome = play(restarting(HOUR_S, Poison(60, 6, every_s=70, part=0.8), aged_s=1.2 * HOUR_S), rules)
+    outcome = play(restarting(HOUR_S, poison(60, 6, every_s=70, part=0.8), aged_s=1.2 * HOUR_S), rules)
     assert len(outcome.culls) in (5, 6), "the lifetime of one may end first"
     assert len(outcome.retirements) >= FEW - 6
     assert outcome.refusals["culls"] > 0
@@ -116,7 +116,7 @@ def test_no_container_is_retired_while_a_suspect_waits_for_its_cull(tokens: int)
 def test_culls_and_retirements_together_never_cross_the_floor() -> None:
     """With lost replies and killed sidecars."""
     settings = replace(OURS.settings, capacity="30", min_healthy="900p")
-    troubles = (Outage(60, 30, part=0.8, stuck=15), Poison(400, 12, every_s=120, part=0.8), Kills(100, every_s=30))
+    troubles = (Outage(60, 30, part=0.8, stuck=15), poison(400, 12, every_s=120, part=0.8), Kills(100, every_s=30))
     rules = replace(aging("4", HOUR_S / 3), settings=settings)
     outcome = play(restarting(1800, *troubles, size=SIZE, lost=100), rules)
     assert outcome.most_out <= SIZE - 36
