@@ -54,16 +54,6 @@ def _one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cascade, "HIGHEST", 1)
 
 
-async def fail(cascade: Cascade[str], *nodes: str) -> None:
-    """Give each of these nodes a failure, and the others none: a node that answers ends the run."""
-    answers = {node: OSError("gone") for node in nodes}
-    while any(cascade.figures()[node].success_rate == 1 for node in nodes):
-        try:
-            await cascade.run(Servers(**answers))
-        except ExhaustedError:
-            return
-
-
 # -- one run ----------------------------------------------------------------------------------------------------
 
 
@@ -95,15 +85,6 @@ async def test_errors_of_all_nodes_are_in_the_order_of_the_run_and_the_last_is_t
 
 
 # -- the choice -------------------------------------------------------------------------------------------------
-
-
-async def test_node_that_fails_is_called_last_until_the_ring_has_forgotten() -> None:
-    clock = Clock()
-    cascade = cascade_of(clock=clock)
-    await fail(cascade, "c")
-    assert {cascade.order()[-1] for _ in range(50)} == {"c"}
-    clock.now_s = 31  # the ring has forgotten
-    assert cascade.figures()["c"] == Figures(success_rate=0, weight=0.01, limit=10, in_flight=0)
 
 
 async def test_places_fall_by_the_share_of_the_weights() -> None:

@@ -268,41 +268,11 @@ def test_threads_lose_and_double_nothing(listener: Listener) -> None:
     assert emitter.stats() == Stats(sent=4_000, kept=0, dropped=0)
 
 
-def test_signal_handler_may_report_while_its_thread_sends(
-    listener: Listener, emitter: Emitter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    post = listener.post
-
-    def interrupted(path: str, body: bytes, now: float) -> Outcome:
-        emitter.take(_error("signal"), 1)
-        return post(path, body, now)
-
-    monkeypatch.setattr(listener, "post", interrupted)
-    emitter.take(_error("call"), 1)
-    emitter.close()
-    monkeypatch.setattr(listener, "post", post)
-    emitter.close()
-    assert listener.totals() == {"server_error call": 1, "server_error signal": 1}
-
-
 def test_closing_does_not_wait_for_a_thread_that_hangs(emitter: Emitter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sidecar.client.reporting.EXIT_S", 0.01)
     emitter.take(_error(), 1)
     with emitter._sending:
         emitter.close()
-    assert emitter.stats() == Stats(sent=0, kept=1, dropped=0)
-
-
-def test_child_after_a_fork_begins_with_nothing_and_reports(listener: Listener, emitter: Emitter) -> None:
-    emitter.take(_error("parent"), 1)
-    with emitter._lock, emitter._sending:
-        child = os.fork()
-        if not child:
-            emitter.start_afresh()
-            emitter.take(_error("child"), 1)
-            emitter.close()
-            os._exit(0 if listener.totals() == {"server_error child": 1} else 1)
-    assert os.waitpid(child, 0)[1] == 0
     assert emitter.stats() == Stats(sent=0, kept=1, dropped=0)
 
 

@@ -13,7 +13,7 @@ import pytest
 from sidecar.cli.options import VARIABLES
 from sidecar.config import addresses, syntax
 from sidecar.config.settings import Config, setting_names
-from sidecar.config.sources import variable
+from sidecar.config.sources import APP_VARIABLES, variable
 from sidecar.notify.messages import WORDS
 from sidecar.server import health
 
@@ -22,7 +22,6 @@ DEPLOY: Final = TOP / "deploy"
 TOP_PAGES: Final = (TOP / name for name in ("README.md", "CONTRIBUTING.md", "nomad/README.md", "tests/bench/README.md"))
 PAGES: Final = [*DEPLOY.rglob("*.md"), *TOP_PAGES]
 OF_THE_HOOK: Final = {"ARBITER_INCARNATION", "ARBITER_KIND", "ARBITER_REASON"}
-OF_THE_APP: Final = {"ARBITER_APP_START"}
 BALANCERS: Final = (DEPLOY / "balancers.md").read_text()
 MESSAGES: Final = (DEPLOY / "messages.md").read_text()
 TEMPLATE, PAGERDUTY = re.findall(r"```json\n(.*?)```", MESSAGES, re.DOTALL)
@@ -48,7 +47,7 @@ def test_links_paths_and_settings_of_the_page_exist(page: Path) -> None:
     assert [link for link in links if _is_broken(page, link)] == []
     paths = re.findall(r"`((?:sidecar|tests|deploy)/[\w./-]+)`", text)
     assert [path for path in paths if not (TOP / path).exists()] == []
-    names = {*map(variable, setting_names()), *OF_THE_HOOK, *OF_THE_APP, *VARIABLES}
+    names = {*map(variable, setting_names()), *OF_THE_HOOK, *APP_VARIABLES, *VARIABLES}
     assert set(re.findall(r"(?<!_)\bARBITER_[A-Z_]*[A-Z]\b(?!_?\*)", text)) <= names
 
 
