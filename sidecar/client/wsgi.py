@@ -51,9 +51,6 @@ def _is_inspected_by_servers(body: Iterable[bytes], environ: WSGIEnvironment) ->
 def _answering(exchange: Exchange, start_response: StartResponse) -> StartResponse:
     def answer(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Callable[[bytes], object]:
         exchange.answered(int(status[:3]))
-        error = exc_info[0][1] if exc_info and exc_info[0] else None
-        if error is not None:
-            exchange.failed(error)
         return start_response(status, headers, *exc_info)
 
     return answer

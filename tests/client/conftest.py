@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sidecar.client import configure, exceptions, reporting
+from sidecar.client.exchange import CURRENT
 from sidecar.client.local_http import LocalHttp, Outcome
 from sidecar.client.reporting import EMITTER
 from sidecar.core.app_reports import ErrorReport, Results
@@ -65,6 +66,7 @@ def _nowhere() -> None:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give a machine that stops for seconds the same results: for two reports of one exception, and for ``close``."""
+    CURRENT.set(None)  # the middleware for WSGI leaves its request there
     monkeypatch.setattr(exceptions, "SAME_S", 3600.0)
     monkeypatch.setattr(reporting, "EXIT_S", 60.0)
 

@@ -64,7 +64,8 @@ def test_every_word_leads_to_a_heading_and_every_heading_is_linked_to() -> None:
     words = {*REFUSALS, *FAILURES, *MESSAGE_RUNBOOKS}
     assert messages <= words
     assert MESSAGE_RUNBOOKS.keys() <= messages
-    assert {runbook(word) for word in words} == {_anchor(heading) for heading in REASON_SECTIONS}
+    alerts = {_anchor(heading) for heading in ALERT_SECTIONS}
+    assert {runbook(word) for word in words} - alerts == {_anchor(heading) for heading in REASON_SECTIONS}
 
 
 def test_page_names_every_word_of_a_refusal() -> None:

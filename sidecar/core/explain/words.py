@@ -158,8 +158,8 @@ FAILURES: Final[Mapping[str, Explanation]] = {
 MESSAGE_RUNBOOKS: Final[Mapping[str, str]] = {
     "budget_empty": "budget",
     "paused_shared": "paused",
-    "not_honoured": "not-honoured",
-    "action_failed": "action-failed",
+    "not_honoured": "arbiternothonoured",
+    "action_failed": "arbiteractionfailed",
     "redis_unknown": "redis",
     "test": "messages",
 }

@@ -83,7 +83,7 @@ def test_every_failure_of_the_store_has_a_row_and_no_other_has() -> None:
         pytest.param("slots", "retirement", id="refusal of a lease"),
         pytest.param("auth", "access", id="failure"),
         pytest.param("internal", "internal", id="own failure"),
-        pytest.param("not_honoured", "not-honoured", id="message"),
+        pytest.param("not_honoured", "arbiternothonoured", id="message"),
         pytest.param("eclipse", "", id="unknown word"),
     ],
 )
