@@ -79,8 +79,9 @@ def test_report_sends_everything(totals: Totals, listener: Listener) -> None:
         ({"in_flight": 10**9}, Results(0, 0, 1_000_000)),
         ({"ok": 2, "in_flight": 4, "load": 0.7}, Results(2, 0, 4, 0.7)),
         ({"load": 1e300}, Results(0, 0, None, 1e300)),
+        ({"load": 0}, Results(0, 0, None, 0.0)),
     ],
-    ids=["none", "idle", "some", "more than the listener takes", "load", "great load"],
+    ids=["none", "idle", "some", "more than the listener takes", "load", "great load", "no load"],
 )
 def test_results_send_the_requests_in_flight_and_the_load(
     given: dict[str, Any], sent: Results, totals: Totals, listener: Listener
