@@ -60,7 +60,6 @@ OLD_ERRORS: Final = Denied("old_errors", 0, 0, OLD_WAIT_S)
 
 def begin(container: Container, trigger: Judged, now: float, policy: Policy) -> Step:
     """Judge a starting app after its grace; errors in the grace do not count."""
-    container = replace(container, verdict=trigger.verdict)
     if container.due is not None and now < container.due:
         return Step(container)
     if policy.grace_s <= 0 and not trigger.verdict.is_fine:
@@ -73,8 +72,7 @@ def begin(container: Container, trigger: Judged, now: float, policy: Policy) -> 
 
 
 def suspect(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
-    """Suspect the app; then a beat has to announce it."""
-    container = replace(container, verdict=trigger.verdict)
+    """Suspect the app if it is sick; then a beat has to announce it."""
     if trigger.verdict.is_fine:
         return Step(container)
     suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=trigger.verdict)
@@ -106,7 +104,6 @@ def unannounced(container: Container, _trigger: BeatUnanswered, _now: float, _po
 def pursue(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
     """Claim when it is due while the verdict is excessive or there is an order; else go back up."""
     is_fine = trigger.verdict.is_fine
-    container = replace(container, verdict=trigger.verdict)
     if not (is_fine or container.order or container.would_down):
         # While the window is empty the last cause stays: the fleet would take another one for another suspect.
         container = replace(container, cause=trigger.verdict.cause)
@@ -242,7 +239,6 @@ def _cull(container: Container, trigger: ClaimAnswered, now: float, policy: Poli
 
 def drain(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
     """Go down when the drain is over, or as soon as the app is idle."""
-    container = replace(container, verdict=trigger.verdict)
     if container.due is not None and now < container.due and not is_drained(container, trigger.idle_at):
         return Step(container)
     down = WentDown(was=container.state, state=State.DOWN)

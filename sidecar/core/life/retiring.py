@@ -134,9 +134,8 @@ def _is_answer(container: Container, trigger: LeaseAnswered) -> bool:
     return container.leasing and trigger.holder == container.identity.holder
 
 
-def rest(container: Container, trigger: Judged, now: float, policy: Policy) -> Step:
+def rest(container: Container, _trigger: Judged, now: float, policy: Policy) -> Step:
     """Stay down: after a cull for good, after a retirement until the lease ends without a replacement."""
-    container = replace(container, verdict=trigger.verdict)
     if container.lease_ends is None:
         return _overdue(container, now, policy)
     return Step(container) if now < container.lease_ends else _return(container, now, policy)

@@ -60,12 +60,10 @@ def step(container: Container, trigger: Trigger, now: float, policy: Policy) -> 
     if transition is None:
         ignored = (OrderIgnored(trigger),) if isinstance(trigger, (CullOrdered, ReviveOrdered)) else ()
         return Step(container, events=ignored)
-    after, effects, events = transition.move(container, trigger, now, policy)
-    return Step(after, effects, (Checked(trigger.verdict), *events) if isinstance(trigger, Judged) else events)
-
-
-def _note_verdict(container: Container, trigger: Judged, _now: float, _policy: Policy) -> Step:
-    return Step(replace(container, verdict=trigger.verdict))
+    if not isinstance(trigger, Judged):
+        return transition.move(container, trigger, now, policy)
+    after, effects, events = transition.move(replace(container, verdict=trigger.verdict), trigger, now, policy)
+    return Step(after, effects, (Checked(trigger.verdict), *events))
 
 
 def _name_or_restart(container: Container, trigger: AppRestarted, now: float, policy: Policy) -> Step:
@@ -168,6 +166,4 @@ TRANSITIONS: Final[Mapping[tuple[State, type[Trigger]], Transition]] = {
     (State.DOWN, Judged): Transition(retiring.rest, {State.UP: "its lease ends before it is replaced"}),
     (State.DOWN, AppRestarted): Transition(_restart, _RESTARTED),
     (State.DOWN, ReviveOrdered): Transition(retiring.revive, _REVIVED),
-    # stopping
-    (State.STOPPING, Judged): Transition(_note_verdict),
 }
