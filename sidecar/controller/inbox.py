@@ -1,4 +1,8 @@
-"""The inbox of the controller: reports, replies, orders and signals wait here until the controller takes them."""
+"""What comes in to the controller: the queue of reports, replies, orders and signals; and which incarnation is meant.
+
+The app, its metrics page and its port name the same incarnation, each with an id of its own. An id is compared with ids
+of its own source only.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,11 @@ INBOX_LIMIT: Final = 10_000
 
 REPORTS_A_TURN: Final = 1_000
 """Reports that the controller takes, in about a millisecond, before it lets health answers go first."""
+
+ENDED_IDS: Final = 16
+PAGE: Final = "page:"
+PORT: Final = "port:"
+"""Prefixes of ids that come from a metrics page or a port, so that they are never taken for ids of the app."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +87,6 @@ class Inbox:
 
 def _size(message: Message) -> int:
     return len(message) if isinstance(message, tuple) else 1
-
-
-ENDED_IDS: Final = 16
-PAGE: Final = "page:"
-PORT: Final = "port:"
-"""Prefixes of ids that come from a metrics page or a port, so that they are never taken for ids of the app."""
 
 
 class IdStatus(Enum):

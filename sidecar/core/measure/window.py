@@ -2,6 +2,8 @@
 
 ``turn`` moves the window once a second, and recording is one addition to the current bucket, without a clock. The
 window must not know what is counted or judged.
+
+Results of requests are two such counts, and how many requests failed in a row.
 """
 
 from __future__ import annotations
@@ -148,12 +150,17 @@ def _sum(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
     return total
 
 
-OK = "ok"
-FAILED = "failed"
+OK: Final = "ok"
+FAILED: Final = "failed"
 
 
 class RequestResults:
-    """Results of the last ``seconds`` seconds; ``turn`` makes a second the current one before results are recorded."""
+    """Results of the last ``seconds`` seconds; ``turn`` makes a second the current one before results are recorded.
+
+    Successes have two windows: one moves with the clock, the other only with new requests. While an app serves nothing
+    the second keeps its successes in the ratio, or silence would make the ratio bad. These kept successes are not among
+    the requests that a ratio needs, or one more failure could make the ratio good.
+    """
 
     def __init__(self, seconds: int, now_s: int) -> None:
         self._counts = RollingCounts(seconds, now_s)
