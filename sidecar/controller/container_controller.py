@@ -17,7 +17,6 @@ from math import inf
 from random import Random
 from typing import Final
 
-from sidecar.controller.assessment import Assessment
 from sidecar.controller.effects import CullHook, EffectRunner, TokenBudget
 from sidecar.controller.inbox import IdStatus, Inbox, IncarnationIds, LatchWritten, Message, incarnation_id
 from sidecar.controller.journal import Journal
@@ -25,6 +24,7 @@ from sidecar.core.app_reports import ErrorReport, Report
 from sidecar.core.claims import REVIVED, RandomIdentity
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life import transitions
+from sidecar.core.life.assessment import Assessment
 from sidecar.core.life.container import Container, Record, Snapshot, is_drained
 from sidecar.core.life.events import (
     AppRestarted,
