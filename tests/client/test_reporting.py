@@ -9,13 +9,13 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from client.conftest import Listener, Totals
+from harness.http_server import Asked, Said, http_server
 from harness.ports import free_port
 from harness.waiting import wait_for
 from sidecar.client import heartbeat, report, results, stats
@@ -285,22 +285,13 @@ def posted() -> Iterator[tuple[str, Counter[str]]]:
     """The address of a listener, and its errors by kind and start."""
     errors: Counter[str] = Counter()
 
-    class Taker(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            for error in read_errors(self.rfile.read(int(self.headers["Content-Length"]))):
-                errors[f"{error.kind} {error.app_start or ''}".strip()] += error.errors
-            self.send_response(202)
-            self.end_headers()
+    def take(asked: Asked) -> Said:
+        for error in read_errors(asked.body):
+            errors[f"{error.kind} {error.app_start or ''}".strip()] += error.errors
+        return Said(202)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Taker) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}", errors
-        server.shutdown()
-        thread.join()
+    with http_server(take) as port:
+        yield f"127.0.0.1:{port}", errors
 
 
 Posted = tuple[str, Counter[str]]

@@ -6,14 +6,13 @@ import os
 import subprocess
 from collections import Counter
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from harness.binaries import find
+from harness.http_server import Asked, Said, http_server
 from sidecar.inputs.report_bodies import read_errors, read_results
 
 if TYPE_CHECKING:
@@ -78,20 +77,9 @@ def totals(posted: Posted) -> Counter[str]:
 def answering(status: int) -> Iterator[Posted]:
     seen: list[tuple[str, bytes]] = []
 
-    class Taker(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            seen.append((self.path, self.rfile.read(int(self.headers.get("Content-Length", 0)))))
-            self.send_response(status)
-            self.end_headers()
+    def take(asked: Asked) -> Said:
+        seen.append((asked.path, asked.body))
+        return Said(status)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Taker) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_address[1], seen
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_server(take) as port:
+        yield port, seen

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +17,7 @@ import pytest
 from harness.apps import FailingApp, shares
 from harness.binaries import require
 from harness.child import Child
+from harness.http_server import Asked, Said, http_server
 from harness.ports import free_port, is_open
 from harness.traffic import Outcome, Traffic, failed, lost, retried
 from harness.waiting import wait_for
@@ -79,20 +78,12 @@ def fake_sidecars() -> Iterator[tuple[str, dict[str, int]]]:
     """Host and port of public listeners at the hosts ``127.0.0.N``, and the weight that each shows, by its host."""
     weights: dict[str, int] = {}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            weight = weights[str(self.headers["Host"]).partition(":")[0]]
-            self.send_response(200 if weight else 503)
-            self.send_header(WEIGHT, str(weight))
-            self.end_headers()
+    def health(asked: Asked) -> Said:
+        weight = weights[str(asked.headers["Host"]).partition(":")[0]]
+        return Said(200 if weight else 503, headers={WEIGHT: str(weight)})
 
-        def log_message(self, *_: object) -> None:
-            """Nothing: the tests look at nginx."""
-
-    with ThreadingHTTPServer(("0.0.0.0", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield str(server.server_port), weights
-        server.shutdown()
+    with http_server(health, "0.0.0.0") as port:
+        yield str(port), weights
 
 
 @dataclass

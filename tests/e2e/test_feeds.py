@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.http_server import Asked, Said, http_server
 from harness.ports import free_port
 from harness.waiting import wait_for
 
@@ -29,20 +28,13 @@ def metrics_page() -> Iterator[tuple[str, list[int]]]:
     """The URL of a metrics page, and the errors on it."""
     errors = [0]
 
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(f'http_requests_total{{status="500"}} {sum(errors)}\n'.encode())
+    def page(_: Asked) -> Said:
+        return Said(
+            200, f'http_requests_total{{status="500"}} {sum(errors)}\n'.encode(), {"Content-Type": "text/plain"}
+        )
 
-        def log_message(self, *_: object) -> None:
-            """Nothing: the test looks at the sidecar."""
-
-    with HTTPServer(("127.0.0.1", 0), Page) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/metrics", errors
-        server.shutdown()
+    with http_server(page) as port:
+        yield f"http://127.0.0.1:{port}/metrics", errors
 
 
 def _suspicion(one: Sidecar) -> dict[str, Any]:
