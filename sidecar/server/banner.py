@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.explain import reasons
-from sidecar.core.fleet.common_trait import CommonTrait, Traits, common_trait
+from sidecar.core.fleet.common_trait import CommonTrait
 from sidecar.core.types import Hold, State
 from sidecar.server.replies import ALONE
 
@@ -63,8 +63,6 @@ class ContainerRow(NamedTuple):
     errors: int | None = None
     weight: int | None = None
     duplicate: bool = False
-    node: str = ""
-    app_version: str = ""
 
 
 class Situation(NamedTuple):
@@ -85,19 +83,12 @@ class Situation(NamedTuple):
     now: float
     store: str = ""
     """The address of the store without passwords."""
+    common: CommonTrait | None = None
+    """What the suspects have in common, and the healthy have not."""
 
     def of_state(self, *states: str) -> list[ContainerRow]:
         """The containers in one of these states."""
         return [row for row in self.rows if row.state in states]
-
-    @property
-    def common(self) -> CommonTrait | None:
-        """What the suspects have in common, and the healthy have not."""
-        healthy = self.of_state(State.UP, State.STARTING, State.RETIRING)
-        return common_trait(
-            [Traits(row.app_version, row.node) for row in self.of_state(State.SUSPECT)],
-            [Traits(row.app_version, row.node) for row in healthy],
-        )
 
     def is_outage(self, suspects: Sequence[ContainerRow]) -> bool:
         """Whether so many suspects are an incident of the service."""

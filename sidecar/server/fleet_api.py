@@ -7,6 +7,7 @@ fleet is read once for all viewers of the page.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sidecar.config import syntax
 from sidecar.config.settings import SHADOW
 from sidecar.core.claims import Fleet, Presence, Unknown
-from sidecar.core.fleet import common_trait
+from sidecar.core.fleet.common_trait import CommonTrait, as_json, of_members
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.members import About, Member, MemberList, fleet_json, hold_json, members_json, presence_word
 from sidecar.core.types import Entry, State
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 SENT_AT_ONCE: Final = 12
 """Answers that are sent at the same time: each takes up to 1 MiB at 2,000 containers."""
 
+PART: Final = 0.2
+"""The part of the time of the loop that answers take at most, however many viewers ask."""
+
+LONGEST_REST_S: Final = 0.5
 BLOCK: Final = 100
 """Number of members that are read in one turn of the loop."""
 
@@ -84,6 +89,7 @@ class FleetApi:
         self._alone = alone
         self._runbook_url = runbook_url
         self._making = asyncio.Lock()
+        self._rests_until = 0.0
         self._asked = 0
         self._made_for = 0
         """The number of the last request that had come when the answer below was begun."""
@@ -97,11 +103,19 @@ class FleetApi:
         async with self._sending:
             async with self._making:
                 if self._made_for < number:
-                    asked = self._asked
-                    self._made = await self._make()
-                    self._made_for = asked
+                    await self._make_next()
                 status, pieces = self._made
             return await replies.respond(request, pieces, status)
+
+    async def _make_next(self) -> None:
+        """Make the answer for all who have asked, when its turn has come."""
+        clock = asyncio.get_running_loop().time
+        await asyncio.sleep(self._rests_until - clock())
+        asked, begun_s = self._asked, time.thread_time()
+        self._made = await self._make()
+        self._made_for = asked
+        took_s = time.thread_time() - begun_s
+        self._rests_until = clock() + min(LONGEST_REST_S, took_s * (1 - PART) / PART)
 
     async def _make(self) -> tuple[int, list[bytes]]:
         answer = await within(self._limit_s, self._budget.member_list())
@@ -115,19 +129,20 @@ class FleetApi:
         own, instance = self._own(), self._identity["instance"]
         members = _with_own(listed.members if listed else (), instance, own)
         rows = await self._rows(members, now)
+        common = of_members(members)
         tokens = self._tokens(listed, fleet, now)
         heard = {} if listed else {"fleet_age_s": round(self._fleet_age_s(), 3) if fleet else None}
         lists = members_json(members, listed.departed if listed else ())
         return {
             **self._identity,
             "at": round(now, 3),
-            "banner": self._banner(answer, fleet, rows, tokens, now),
+            "banner": self._banner(answer, now, fleet=fleet, rows=rows, tokens=tokens, common=common),
             **tokens,
             "beat_interval": self._rules.beat_interval,
             "fleet": fleet_json(fleet) if fleet else None,
             **heard,
             "settings": list(listed.settings) if listed else [],
-            "common": common_trait.as_json(common_trait.of_members(members)),
+            "common": as_json(common),
             "own": own._asdict(),
             "local_hold": hold_json(self._budget.local_holds.in_force),
             "holds": [hold_json(hold) for hold in listed.holds] if listed else [],
@@ -169,10 +184,12 @@ class FleetApi:
     def _banner(
         self,
         answer: MemberList | Unknown,
+        now: float,
+        *,
         fleet: Fleet | None,
         rows: Sequence[ContainerRow],
         tokens: Mapping[str, Any],
-        now: float,
+        common: CommonTrait | None,
     ) -> dict[str, str]:
         local = self._budget.local_holds.in_force
         stored = () if isinstance(answer, Unknown) else answer.holds
@@ -187,6 +204,7 @@ class FleetApi:
             is_shadow=self._identity["mode"] == SHADOW,
             now=now,
             store=self._identity["store"],
+            common=common,
         )
         return banner(situation).as_json(self._runbook_url)
 
@@ -212,9 +230,7 @@ def _row(member: Member, now: float, silent_s: float) -> ContainerRow:
     elif about is not None and about.state in _AGREES.get(member.presence, ()):
         state, since = about.state.value, about.since
     row = ContainerRow(member.instance, state, member.kind, since, duplicate=member.duplicate)
-    if about is None:
-        return row
-    return row._replace(errors=about.errors, weight=about.weight, node=about.node, app_version=about.app_version)
+    return row if about is None else row._replace(errors=about.errors, weight=about.weight)
 
 
 def _with_states(members: Iterator[dict[str, Any]], rows: Sequence[ContainerRow]) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """What the public listener answers by path: health for HAProxy, Nomad and people, ``/metrics`` and ``/why``.
 
-The health answers are read-only, from memory, and without free text of the app. Each has headers for balancers that read no agent-check, and for people: ``X-Arbiter-Weight`` (percent,
-0 when out of balance), ``X-Arbiter-State``, and ``X-Arbiter-Reason`` when out of balance. ``x-envoy-degraded`` makes
-Envoy, which knows no weights here, prefer other hosts: below ``DEGRADED_BELOW``, where a fifth of requests fails.
+The health answers are read-only, from memory, and without free text of the app. Their headers are for balancers that
+read no agent-check, and for people: ``X-Arbiter-Weight`` (percent, 0 when out of balance), ``X-Arbiter-State``, and
+``X-Arbiter-Reason`` when out of balance. ``x-envoy-degraded`` makes Envoy, which knows no weights here, prefer other
+hosts: below ``DEGRADED_BELOW``, where a fifth of requests fails.
 
 In shadow mode every answer is that of a container without errors: all of them are made from ``Snapshot.presented``.
 """

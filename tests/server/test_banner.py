@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from sidecar.core.claims import CauseTrial, Fleet, Unknown
+from sidecar.core.fleet.common_trait import CommonTrait
 from sidecar.core.types import Hold
 from sidecar.server.banner import ContainerRow, Situation, banner
 
@@ -53,8 +54,8 @@ CASES: Final = {
     ),
     "suspects of one version": (
         {
-            "rows": [row._replace(app_version="412") for row in SICK[:3]]
-            + [row._replace(app_version="411") for row in WELL]
+            "rows": [*SICK[:3], *WELL],
+            "common": CommonTrait("version", "412", 3, 3, 0, 10),
         },
         "critical",
         (

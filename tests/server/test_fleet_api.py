@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -15,6 +17,7 @@ from sidecar.config.settings import BudgetConfig
 from sidecar.core.claims import CauseTrial, Fleet, Presence, Unknown
 from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.types import Entry, Hold, State
+from sidecar.server import fleet_api
 from sidecar.server.fleet_api import FleetApi
 
 NOW_S: Final = 1_700_000_000.0
@@ -182,8 +185,21 @@ async def test_requests_that_come_while_an_answer_is_made_share_the_next_one(
         return MemberList(Fleet(reads), 0)
 
     monkeypatch.setattr(office.budget, "member_list", member_list)
-    asking = [asyncio.create_task(office.seen()) for _ in range(5)]
-    await eventually(lambda: office.api._asked == len(asking) and reads == 1, timeout_s=60, what="all have asked")
+    asking = [asyncio.create_task(office.seen())]
+    await eventually(lambda: reads, timeout_s=60, what="the first answer is made")
+    asking += [asyncio.create_task(office.seen()) for _ in range(4)]
+    await eventually(lambda: office.api._asked == len(asking), timeout_s=60, what="all have asked")
     may_answer.set()
-    assert sorted([(await one)["fleet"]["alive"] for one in asking])[1:] == [2, 2, 2, 2]
+    assert [(await one)["fleet"]["alive"] for one in asking] == [1, 2, 2, 2, 2]
     assert (await office.seen())["fleet"]["alive"] == 3, "an answer is never older than its request"
+
+
+async def test_answers_take_a_part_of_the_time_and_the_next_one_waits(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = itertools.count(0.0, 0.1)  # an answer takes 0.1 s
+    monkeypatch.setattr(fleet_api, "time", SimpleNamespace(thread_time=lambda: next(seconds)))
+    begun = asyncio.get_running_loop().time()
+    for _ in range(2):
+        await office.seen()
+    assert 0.4 <= asyncio.get_running_loop().time() - begun < 60
