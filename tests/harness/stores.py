@@ -26,7 +26,7 @@ WINDOW_US: Final = 600 * S
 EXPIRY_US: Final = 30 * S
 CAPACITY: Final = 10
 SETTINGS: Final = FleetSettings().dump()
-FRESH, REPLAYED, HEARD = "granted 1", "replayed 1", "heard"
+FRESH, REPLAYED, SECOND, HEARD, REACHED = "granted 1", "replayed 1", "granted 2", "heard", "reached"
 
 
 def redis_store(url: str, **changes: Any) -> RedisStore:
@@ -84,6 +84,11 @@ async def warm(store: Store) -> str:
             await store.commit(-1, Edits())
 
     return await word_of(run_each_script()) or HEARD
+
+
+async def reach(store: Store) -> str:
+    """``reached``, or the word of the error: one exchange, which writes nothing."""
+    return await word_of(look(store)) or REACHED
 
 
 async def word_of(call: Awaitable[object]) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +14,6 @@ import pytest
 from harness.fake_redis import fake_redis
 from harness.memory_store import MemoryStore
 from harness.stores import S, redis_store
-from harness.token_client import TokenClient
 from sidecar.store.alone import AloneStore
 from sidecar.store.protocol import Store
 from sidecar.store.redis import RedisStore
@@ -22,7 +21,6 @@ from sidecar.store.redis import RedisStore
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
 
-OpenClient = Callable[..., TokenClient]
 OpenStore = Callable[..., RedisStore]
 
 START_US = 1_700_000_400 * S
@@ -90,19 +88,6 @@ def clock(clocked: tuple[Clock, Store]) -> Clock:
 @pytest.fixture
 def store(clocked: tuple[Clock, Store]) -> Store:
     return clocked[1]
-
-
-@pytest.fixture
-async def open_client() -> AsyncIterator[OpenClient]:
-    """Opens clients at a URL and closes them."""
-    async with AsyncExitStack() as stack:
-
-        def open_(*args: Any, **changes: Any) -> TokenClient:
-            client = TokenClient(*args, **changes)
-            stack.push_async_callback(client.aclose)
-            return client
-
-        yield open_
 
 
 def assert_stores_agree(

@@ -15,6 +15,7 @@ from harness.certificates import Authority
 from harness.children import Children, StartRedis, short_path
 from harness.ports import free_port
 from harness.sentinels import MASTER, Sentinel
+from harness.stores import REACHED, reach
 from harness.waiting import eventually
 from sidecar.store.redis_client import RedisClient
 
@@ -22,54 +23,54 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.redis_server import RedisServer
-    from harness.token_client import TokenClient
-    from store.conftest import OpenClient
+    from sidecar.store.redis import RedisStore
+    from store.conftest import OpenStore
 
 # -- a password in a file -----------------------------------------------------------------------------------
 
 
 async def test_rotated_password_is_used(
-    redis_server: RedisServer, tmp_path: Path, open_client: OpenClient, caplog: pytest.LogCaptureFixture
+    redis_server: RedisServer, tmp_path: Path, open_store: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     file = tmp_path / "password"
     redis_server.set_password("s3cret/old")
     file.write_text("s3cret/old\n")
-    client = open_client(f"redis://127.0.0.1:{redis_server.port}", str(file))
-    assert await client.ping() == "PONG"
+    store = open_store(f"redis://127.0.0.1:{redis_server.port}", password_file=str(file))
+    assert await reach(store) == REACHED
     redis_server.set_password("s3cret/new")
     redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    await eventually(lambda: _is("auth", client), timeout_s=60, what="the old password is refused")
+    await eventually(lambda: _is("auth", store), timeout_s=60, what="the old password is refused")
     file.write_text("s3cret/new\n")
-    assert await client.ping() == "PONG"
-    assert "s3cret" not in caplog.text + repr(client) + repr(vars(client))
+    assert await reach(store) == REACHED
+    assert "s3cret" not in caplog.text + repr(store) + repr(vars(store))
 
 
-async def _is(word: str, client: TokenClient) -> bool:
-    return await client.ping() == word
+async def _is(word: str, store: RedisStore) -> bool:
+    return await reach(store) == word
 
 
 @pytest.mark.parametrize("url", ["redis://{user}@127.0.0.1:{port}", "unix://{user}@{path}"])
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"], ids=["no end", "newline", "both"])
 async def test_final_newline_is_no_part_of_the_password(
-    url: str, end: str, redis_server: RedisServer, tmp_path: Path, open_client: OpenClient
+    url: str, end: str, redis_server: RedisServer, tmp_path: Path, open_store: OpenStore
 ) -> None:
-    redis_server.cli("ACL", "SETUSER", "app", "on", "> s3crét ", "+ping")
+    redis_server.cli("ACL", "SETUSER", "app", "on", "> s3crét ", "~*", "+@all")
     file = tmp_path / "password"
     file.write_bytes(f" s3crét {end}".encode())
     place = url.format(user="app", port=redis_server.port, path=redis_server.unix_socket)
-    assert await open_client(place, str(file)).ping() == "PONG"
+    assert await reach(open_store(place, password_file=str(file))) == REACHED
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff\xfe", b"x" * 5000], ids=repr)
 async def test_file_without_a_password_is_a_word_of_its_own(
-    content: bytes | None, redis_server: RedisServer, tmp_path: Path, open_client: OpenClient
+    content: bytes | None, redis_server: RedisServer, tmp_path: Path, open_store: OpenStore
 ) -> None:
     file = tmp_path / "password"
     if content is not None:
         file.write_bytes(content)
-    client = open_client(f"redis://127.0.0.1:{redis_server.port}", str(file))
-    assert [await client.ping(), await client.ping()] == ["secret", "secret"]
+    store = open_store(f"redis://127.0.0.1:{redis_server.port}", password_file=str(file))
+    assert [await reach(store), await reach(store)] == ["secret", "secret"]
 
 
 UNUSABLE: Final = (
@@ -148,43 +149,43 @@ def options_of(client: Authority | None = None, trusted: Authority | None = None
 
 
 async def test_client_certificate_of_a_trusted_authority_logs_in(
-    tls_port: int, ours: Authority, open_client: OpenClient
+    tls_port: int, ours: Authority, open_store: OpenStore
 ) -> None:
-    assert await open_client(f"rediss://127.0.0.1:{tls_port}?{options_of(ours, ours)}").ping() == "PONG"
+    assert await reach(open_store(f"rediss://127.0.0.1:{tls_port}?{options_of(ours, ours)}")) == REACHED
 
 
 @pytest.mark.parametrize("ca", ["others", "system"])
 async def test_server_of_an_unknown_authority_is_refused(
-    ca: str, tls_port: int, ours: Authority, others: Authority, open_client: OpenClient
+    ca: str, tls_port: int, ours: Authority, others: Authority, open_store: OpenStore
 ) -> None:
     options = options_of(ours, others if ca == "others" else None)
-    client = open_client(f"rediss://127.0.0.1:{tls_port}?{options}")
-    assert [await client.ping(), await client.ping()] == ["tls", "tls"]
+    store = open_store(f"rediss://127.0.0.1:{tls_port}?{options}")
+    assert [await reach(store), await reach(store)] == ["tls", "tls"]
 
 
 @pytest.mark.parametrize("authority", ["nobody", "others"])
 async def test_client_of_an_unknown_authority_is_refused(
-    authority: str, tls_port: int, ours: Authority, others: Authority, open_client: OpenClient
+    authority: str, tls_port: int, ours: Authority, others: Authority, open_store: OpenStore
 ) -> None:
     options = options_of(others if authority == "others" else None, ours)
-    client = open_client(f"rediss://127.0.0.1:{tls_port}?{options}")
+    store = open_store(f"rediss://127.0.0.1:{tls_port}?{options}")
     # In TLS 1.3 the server says so only after the handshake, and its hanging up may overtake its words.
-    assert {await client.ping(), await client.ping()} <= {"tls", "connection"}
+    assert {await reach(store), await reach(store)} <= {"tls", "connection"}
 
 
 async def test_name_of_the_server_has_to_be_in_its_certificate_unless_the_url_says_otherwise(
-    tls_port: int, ours: Authority, open_client: OpenClient
+    tls_port: int, ours: Authority, open_store: OpenStore
 ) -> None:
     url = f"rediss://localhost:{tls_port}?{options_of(ours)}"
     trusting = f"{url}&ssl_ca_certs={ours.ca}"
-    assert await open_client(trusting).ping() == "tls"
-    assert await open_client(f"{trusting}&ssl_check_hostname=false").ping() == "PONG"
-    assert await open_client(f"{url}&ssl_cert_reqs=none").ping() == "PONG"
+    assert await reach(open_store(trusting)) == "tls"
+    assert await reach(open_store(f"{trusting}&ssl_check_hostname=false")) == REACHED
+    assert await reach(open_store(f"{url}&ssl_cert_reqs=none")) == REACHED
 
 
 @pytest.mark.process
 async def test_sentinels_and_their_master_are_connected_by_tls(
-    start_redis: StartRedis, children: Children, ours: Authority, open_client: OpenClient
+    start_redis: StartRedis, children: Children, ours: Authority, open_store: OpenStore
 ) -> None:
     master, master_port = start_with_tls(start_redis, ours)
     port = free_port()
@@ -194,31 +195,34 @@ async def test_sentinels_and_their_master_are_connected_by_tls(
     )
     children.adopt(sentinel).start()
     url = f"127.0.0.1:{port}/{MASTER}"
-    assert await open_client(f"rediss+sentinel://{url}?{options_of(ours, ours)}").ping() == "PONG"
-    assert await open_client(f"rediss+sentinel://{url}?{options_of(None, ours)}").ping() in ("tls", "sentinel")
-    assert await open_client(f"redis+sentinel://{url}").ping() == "sentinel"
+    assert await reach(open_store(f"rediss+sentinel://{url}?{options_of(ours, ours)}")) == REACHED
+    assert await reach(open_store(f"rediss+sentinel://{url}?{options_of(None, ours)}")) in ("tls", "sentinel")
+    assert await reach(open_store(f"redis+sentinel://{url}")) == "sentinel"
 
 
 @pytest.mark.process
-async def test_cluster_is_connected_by_tls(start_redis: StartRedis, ours: Authority, open_client: OpenClient) -> None:
+async def test_cluster_is_connected_by_tls(start_redis: StartRedis, ours: Authority, open_store: OpenStore) -> None:
     nodes = {"cluster_enabled": "yes", "cluster_port": str(free_port()), "tls_cluster": "yes"}
     node, port = start_with_tls(start_redis, ours, **nodes)
     node.cli("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-    assert await open_client(f"rediss+cluster://127.0.0.1:{port}?{options_of(ours, ours)}").ping() == "PONG"
+    store = open_store(f"rediss+cluster://127.0.0.1:{port}?{options_of(ours, ours)}")
+    await eventually(lambda: _is(REACHED, store), timeout_s=60, what="the node has found its slots")
 
 
 async def test_half_written_certificate_is_refused_until_it_is_whole(
-    tls_port: int, ours: Authority, tmp_path: Path, open_client: OpenClient
+    tls_port: int, ours: Authority, tmp_path: Path, open_store: OpenStore
 ) -> None:
     cert, key = (Path(shutil.copy(path, tmp_path)) for path in ours.sign("client"))
-    client = open_client(f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={ours.ca}&ssl_certfile={cert}&ssl_keyfile={key}")
+    store = open_store(f"rediss://127.0.0.1:{tls_port}?ssl_ca_certs={ours.ca}&ssl_certfile={cert}&ssl_keyfile={key}")
+    assert await reach(store) == REACHED
+    await store.aclose()
     whole = cert.read_text()
     cert.write_text(whole[:100])
-    assert await client.ping() == "tls"
+    assert await reach(store) == "tls"
     cert.unlink()
-    assert await client.ping() == "tls"
+    assert await reach(store) == "tls"
     cert.write_text(whole)
-    assert await client.ping() == "PONG"
+    assert await reach(store) == REACHED
 
 
 def test_encrypted_key_without_its_password_is_refused_without_a_prompt(ours: Authority, tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,8 +13,7 @@ from harness.children import Children, StartRedis, short_path
 from harness.cluster import Cluster
 from harness.ports import free_port
 from harness.sentinels import MASTER, SentinelSetup, masters_reply
-from harness.stores import PREFIX, beat, claim, redis_store, send_beat, suspect
-from harness.token_client import FRESH, KEY, REPLAYED, SECOND, TokenClient
+from harness.stores import FRESH, PREFIX, REACHED, REPLAYED, SECOND, beat, claim, reach, send_beat, suspect
 from harness.waiting import eventually
 from sidecar.core.types import Entry
 
@@ -23,7 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.redis_server import RedisServer
-    from store.conftest import Actor, OpenClient
+    from sidecar.store.redis import RedisStore
+    from store.conftest import Actor, OpenStore
+
+
+KEY: Final = f"{PREFIX}:state"
+GRANTS: Final = f"{PREFIX}:grants"
 
 
 async def url_of(*sentinels: Actor) -> str:
@@ -31,15 +34,15 @@ async def url_of(*sentinels: Actor) -> str:
     return f"redis+sentinel://{','.join(hosts)}/{MASTER}"
 
 
-async def claims_until_granted(client: TokenClient, claim_id: str) -> list[str]:
+async def claims_until_granted(store: RedisStore, claim_id: str) -> list[str]:
     """All the answers, the grant last."""
     answers: list[str] = []
 
-    async def claim() -> bool:
-        answers.append(await client.claim(claim_id))
+    async def is_granted() -> bool:
+        answers.append(await claim(store, claim_id))
         return " " in answers[-1]
 
-    await eventually(claim, timeout_s=60, what="a grant")
+    await eventually(is_granted, timeout_s=60, what="a grant")
     return answers
 
 
@@ -48,33 +51,33 @@ async def claims_until_granted(client: TokenClient, claim_id: str) -> list[str]:
 
 @pytest.mark.process
 async def test_claim_during_a_failover_is_unknown_and_is_granted_by_the_new_master(
-    start_redis: StartRedis, children: Children, open_client: OpenClient
+    start_redis: StartRedis, children: Children, open_store: OpenStore
 ) -> None:
     watched = await asyncio.to_thread(SentinelSetup, start_redis, children, sentinels=3)
-    client = open_client(watched.url)
-    assert await client.claim("a") == FRESH
+    store = open_store(watched.url)
+    assert await claim(store, "a") == FRESH
     assert watched.master.cli("WAIT", 1, 5000) == 1
     watched.master.kill()
-    answers = await claims_until_granted(client, "a")
+    answers = await claims_until_granted(store, "a")
     assert answers[0] == "connection"
     assert set(answers) <= {"connection", "sentinel", "timeout", REPLAYED}
     assert watched.replica.cli("ROLE")[0] == "master"
-    assert await client.claim("b") == SECOND
+    assert await claim(store, "b") == SECOND
 
 
 async def test_demoted_master_is_readonly_once_and_then_resolved_anew(
-    actor: Actor, redis_server: RedisServer, faketime_redis: RedisServer, open_client: OpenClient
+    actor: Actor, redis_server: RedisServer, faketime_redis: RedisServer, open_store: OpenStore
 ) -> None:
     old, new = redis_server, faketime_redis
-    client = open_client(await url_of(actor))
+    store = open_store(await url_of(actor))
     actor.line = masters_reply(old.port)
-    assert await client.claim("a") == FRESH
+    assert await claim(store, "a") == FRESH
     actor.line = masters_reply(new.port)
-    assert await client.claim("b") == SECOND
+    assert await claim(store, "b") == SECOND
     old.cli("REPLICAOF", "127.0.0.1", str(free_port()))
-    assert await client.claim("c") == "readonly"
-    assert await client.claim("c") == FRESH
-    assert new.cli("DBSIZE") == 1
+    assert await claim(store, "c") == "readonly"
+    assert await claim(store, "c") == FRESH
+    assert new.cli("ZCARD", GRANTS) == 1
 
 
 # -- whom to believe ----------------------------------------------------------------------------------------
@@ -82,15 +85,15 @@ async def test_demoted_master_is_readonly_once_and_then_resolved_anew(
 
 @pytest.mark.process
 async def test_sentinels_that_are_gone_or_hang_leave_time_for_the_next(
-    start_redis: StartRedis, children: Children, open_client: OpenClient
+    start_redis: StartRedis, children: Children, open_store: OpenStore
 ) -> None:
     watched = await asyncio.to_thread(SentinelSetup, start_redis, children)
     watched.notice_late()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hung = silent.getsockname()[1]
-        client = open_client(watched.url_of(free_port(), hung, watched.sentinels[0].port), timeout_s=6.0)
-        assert await client.claim("a") == FRESH
-        assert await client.claim("a") == REPLAYED
+        store = open_store(watched.url_of(free_port(), hung, watched.sentinels[0].port), timeout_s=6.0)
+        assert await claim(store, "a") == FRESH
+        assert await claim(store, "a") == REPLAYED
 
 
 @pytest.mark.parametrize(
@@ -103,17 +106,17 @@ async def test_sentinels_that_are_gone_or_hang_leave_time_for_the_next(
     ],
 )
 async def test_answer_without_a_master_has_a_word_for_its_cause(
-    line: bytes, word: str, actor: Actor, open_client: OpenClient
+    line: bytes, word: str, actor: Actor, open_store: OpenStore
 ) -> None:
     actor.line = line
-    client = open_client(await url_of(actor))
-    assert await client.claim("a") == word
-    assert await client.claim("a") == word
+    store = open_store(await url_of(actor))
+    assert await claim(store, "a") == word
+    assert await claim(store, "a") == word
 
 
-async def test_sentinels_that_are_all_gone_are_a_word_of_their_own(open_client: OpenClient) -> None:
-    client = open_client(f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{free_port()}/{MASTER}")
-    assert await client.claim("a") == "sentinel"
+async def test_sentinels_that_are_all_gone_are_a_word_of_their_own(open_store: OpenStore) -> None:
+    store = open_store(f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{free_port()}/{MASTER}")
+    assert await claim(store, "a") == "sentinel"
 
 
 # -- passwords ----------------------------------------------------------------------------------------------
@@ -121,27 +124,27 @@ async def test_sentinels_that_are_all_gone_are_a_word_of_their_own(open_client: 
 
 @pytest.mark.process
 async def test_sentinels_have_a_password_of_their_own(
-    start_redis: StartRedis, children: Children, open_client: OpenClient
+    start_redis: StartRedis, children: Children, open_store: OpenStore
 ) -> None:
     watched = await asyncio.to_thread(SentinelSetup, start_redis, children, password="s/cret")
     watched.notice_late()
     port = watched.sentinels[0].port
-    assert await open_client(watched.url_of(port)).claim("a") == "auth"
+    assert await claim(open_store(watched.url_of(port)), "a") == "auth"
     wrong = "?sentinel_password=s%2Fcre"
-    assert await open_client(watched.url_of(port, query=wrong)).claim("a") == "auth"
+    assert await claim(open_store(watched.url_of(port, query=wrong)), "a") == "auth"
     right = "?sentinel_password=s%2Fcret"
-    assert await open_client(watched.url_of(port, query=right)).claim("a") == FRESH
+    assert await claim(open_store(watched.url_of(port, query=right)), "a") == FRESH
 
 
 async def test_login_and_database_of_the_url_are_for_the_master_alone(
-    actor: Actor, redis_server: RedisServer, open_client: OpenClient
+    actor: Actor, redis_server: RedisServer, open_store: OpenStore
 ) -> None:
     redis_server.set_password("s/cret")
     actor.line = masters_reply(redis_server.port)
     url = (await url_of(actor)).replace("://", "://:s%2Fcret@") + "/3"
-    assert await open_client(url).claim("a") == FRESH
+    assert await claim(open_store(url), "a") == FRESH
     assert redis_server.cli("INFO", "keyspace").keys() == {"db3"}
-    assert await open_client(url.replace("s%2Fcret", "wrong")).claim("a") == "auth"
+    assert await claim(open_store(url.replace("s%2Fcret", "wrong")), "a") == "auth"
 
 
 @pytest.fixture(scope="module")
@@ -169,88 +172,70 @@ def redirects(node: RedisServer, kind: str) -> int:
     return int(said["count"])
 
 
-def keys_of_slot(cluster: Cluster, node: RedisServer) -> int:
-    return int(node.cli("CLUSTER", "COUNTKEYSINSLOT", cluster.slot_of(KEY)))
-
-
-async def becomes(answer: str, client: TokenClient) -> None:
-    """Claim again and again until that is the answer."""
-
-    async def is_so() -> bool:
-        return await client.claim("a") == answer
-
-    await eventually(is_so, timeout_s=60, what=str(answer))
-
-
 # -- finding the owner --------------------------------------------------------------------------------------
 
 
 @pytest.mark.process
-async def test_claim_reaches_the_owner_from_any_seed_and_remembers_it(
-    cluster: Cluster, open_client: OpenClient
-) -> None:
+async def test_claim_reaches_the_owner_from_any_seed_and_remembers_it(cluster: Cluster, open_store: OpenStore) -> None:
     stranger, owner = cluster.strangers_to(KEY)[0], cluster.owner_of(KEY)
-    client = open_client(cluster.url_of(stranger))
-    assert await client.ping() == "PONG"
-    assert await client.claim("a") == FRESH
-    assert await client.claim("a") == REPLAYED
-    assert (redirects(stranger, "MOVED"), keys_of_slot(cluster, owner)) == (0, 1)
+    store = open_store(cluster.url_of(stranger))
+    assert await reach(store) == REACHED
+    assert await claim(store, "a") == FRESH
+    assert await claim(store, "a") == REPLAYED
+    assert (redirects(stranger, "MOVED"), owner.cli("ZCARD", GRANTS)) == (0, 1)
+
+
+@pytest.mark.process
+async def test_each_call_of_the_store_reaches_the_owner_of_its_keys(cluster: Cluster, open_store: OpenStore) -> None:
+    store = open_store(cluster.url)
+    assert (await send_beat(store, suspect("a", about="news"))).alive == 1
+    assert await claim(store, "id") == FRESH
+    assert [name for name, *_ in (await store.members(most=10, since_us=0)).members] == ["a"]
+    assert await store.note([Entry("culled", 1.0, "a")]) == 1
+    assert [entry.what for entry in await store.entries(0, "", 10)] == ["culled"]
+    assert [await store.first("word", 60), await store.first("word", 60)] == [True, False]
+    assert [await store.count(f"errorWatcher:{number}", 60) for number in range(8)] == [1] * 8
+    assert await claim(store, "id") == REPLAYED
 
 
 @pytest.mark.site
 @pytest.mark.process
-async def test_each_call_of_the_store_reaches_the_owner_of_its_keys(cluster: Cluster) -> None:
-    async with aclosing(redis_store(cluster.url)) as store:
-        assert (await send_beat(store, suspect("a", about="news"))).alive == 1
-        assert await claim(store, "id") == FRESH
-        assert [name for name, *_ in (await store.members(most=10, since_us=0)).members] == ["a"]
-        assert await store.note([Entry("culled", 1.0, "a")]) == 1
-        assert [entry.what for entry in await store.entries(0, "", 10)] == ["culled"]
-        assert [await store.first("word", 60), await store.first("word", 60)] == [True, False]
-        assert [await store.count(f"errorWatcher:{number}", 60) for number in range(8)] == [1] * 8
-        assert await claim(store, "id") == REPLAYED
-
-
-@pytest.mark.site
-@pytest.mark.process
-async def test_seeds_that_are_gone_or_hang_leave_time_for_the_next(cluster: Cluster, open_client: OpenClient) -> None:
+async def test_seeds_that_are_gone_or_hang_leave_time_for_the_next(cluster: Cluster, open_store: OpenStore) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         dead = f"127.0.0.1:{free_port()},127.0.0.1:{silent.getsockname()[1]}"
-        client = open_client(cluster.url.replace("://", f"://{dead},"), timeout_s=6.0)
-        assert await client.claim("a") == FRESH
+        store = open_store(cluster.url.replace("://", f"://{dead},"), timeout_s=6.0)
+        assert await claim(store, "a") == FRESH
 
 
 @pytest.mark.process
-async def test_owner_that_closes_an_idle_connection_is_noticed(cluster: Cluster) -> None:
-    async with aclosing(redis_store(cluster.url)) as store:
-        await send_beat(store, beat("a"))
-        assert not store.lost.is_set()
-        cluster.owner_of(f"{PREFIX}:state").cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        await eventually(store.lost.is_set, timeout_s=30, what="the connection is lost")
-        assert await claim(store, "a") == FRESH
+async def test_owner_that_closes_an_idle_connection_is_noticed(cluster: Cluster, open_store: OpenStore) -> None:
+    store = open_store(cluster.url)
+    await send_beat(store, beat("a"))
+    assert not store.lost.is_set()
+    cluster.owner_of(KEY).cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    await eventually(store.lost.is_set, timeout_s=30, what="the connection is lost")
+    assert await claim(store, "a") == FRESH
 
 
 # -- a slot that moves --------------------------------------------------------------------------------------
 
 
 @pytest.mark.process
-async def test_claim_follows_its_key_while_the_slot_moves(cluster: Cluster, open_client: OpenClient) -> None:
+async def test_claim_while_its_slot_moves_is_unknown_and_then_follows_its_key(
+    cluster: Cluster, open_store: OpenStore
+) -> None:
+    """A command over several keys, of which some are elsewhere, is refused by both nodes (TRYAGAIN)."""
     owner, new = cluster.owner_of(KEY), cluster.strangers_to(KEY)[0]
-    client = open_client(cluster.url)
-    assert await client.claim("a") == FRESH
+    store, quiet = open_store(cluster.url), open_store(cluster.url)
+    assert [await claim(store, "a"), await claim(quiet, "a")] == [FRESH, REPLAYED]
     cluster.begin_move(KEY, new)
-    assert await client.claim("a") == REPLAYED
-    assert redirects(owner, "ASK") == 0
+    assert await claim(store, "a") == "cluster"
     cluster.move_keys(KEY, new)
-    for _ in range(2):
-        assert await client.claim("a") == REPLAYED
-    assert redirects(owner, "ASK") >= 2  # the owner is still the one to ask first
+    assert await claim(store, "a") == "cluster"
     moved_before = redirects(owner, "MOVED")
     cluster.end_move(KEY, new)
-    for _ in range(2):
-        assert await client.claim("a") == REPLAYED
-    assert await client.claim("b") == SECOND
-    assert (redirects(owner, "MOVED") - moved_before, keys_of_slot(cluster, new)) == (1, 1)
+    assert [await claim(store, "a"), await claim(quiet, "a"), await claim(quiet, "b")] == [REPLAYED, REPLAYED, SECOND]
+    assert (redirects(owner, "MOVED") - moved_before, new.cli("ZCARD", GRANTS)) == (1, 2)
 
 
 # -- a node that dies ---------------------------------------------------------------------------------------
@@ -259,16 +244,16 @@ async def test_claim_follows_its_key_while_the_slot_moves(cluster: Cluster, open
 @pytest.mark.site
 @pytest.mark.process
 async def test_claim_while_the_owner_is_dead_is_unknown_and_is_granted_by_its_replica(
-    mortal_cluster: Cluster, open_client: OpenClient
+    mortal_cluster: Cluster, open_store: OpenStore
 ) -> None:
     owner = mortal_cluster.owner_of(KEY)
     replica = await asyncio.to_thread(mortal_cluster.add_replica, owner)
-    client = open_client(mortal_cluster.url)
-    assert await client.claim("a") == FRESH
+    store = open_store(mortal_cluster.url)
+    assert await claim(store, "a") == FRESH
     assert owner.cli("WAIT", 1, 5000) == 1
     owner.kill()
-    assert await client.claim("a") in ("connection", "cluster")
-    await becomes(REPLAYED, client)
+    assert await claim(store, "a") in ("connection", "cluster")
+    assert (await claims_until_granted(store, "a"))[-1] == REPLAYED
     assert replica.cli("ROLE")[0] == "master"
 
 
@@ -282,11 +267,11 @@ def slots(host: bytes, port: int) -> bytes:
 
 @pytest.mark.parametrize("kind", ["MOVED 1 127.0.0.1", "ASK 1 127.0.0.1", "ASK 1 127.0.0.2"])
 async def test_redirects_without_end_or_to_an_unknown_node_are_a_word(
-    kind: str, actor: Actor, open_client: OpenClient
+    kind: str, actor: Actor, open_store: OpenStore
 ) -> None:
     url = await actor.open()
     port = urlsplit(url).port or 0
     actor.lines[b"SLOTS"], actor.line = slots(b"$9\r\n127.0.0.1", port), f"-{kind}:{port}\r\n".encode()
     actor.lines |= {b"COMMAND": b"*0\r\n", b"ASKING": b"+OK\r\n"}
-    assert await open_client(url.replace("redis", "redis+cluster")).claim("a") == "cluster"
+    assert await claim(open_store(url.replace("redis", "redis+cluster")), "a") == "cluster"
     assert actor.connections <= 2
