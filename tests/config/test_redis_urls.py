@@ -145,3 +145,17 @@ def test_no_complaint_repeats_any_of_a_url(before: str, after: str) -> None:
 )
 def test_password_of_the_data_node_is_found(url: str, *, has_one: bool) -> None:
     assert redis_urls.has_password(url) is has_one
+
+
+@pytest.mark.parametrize(
+    ("url", "same", "other"),
+    [
+        ("redis://h", "rediss://:p@H:6379/0?ssl_cert_reqs=none", "redis://h/1"),
+        ("redis://h/1", "redis://h?db=1", "redis://h:6380/1"),
+        ("unix:///r.sock", "unix://:p@/r.sock?db=0", "unix:///r.sock?db=1"),
+        ("redis+sentinel://a,b/m", "redis+sentinel://:p@b:26379,a/m/0", "redis+sentinel://a,b/n"),
+        ("redis+cluster://a,b", "rediss+cluster://b,a:6379/0", "redis+cluster://a,c"),
+    ],
+)
+def test_urls_of_one_server_are_known_for_that_whoever_logs_in(url: str, same: str, other: str) -> None:
+    assert redis_urls.place(url) == redis_urls.place(same) != redis_urls.place(other)
