@@ -152,7 +152,8 @@ def place(url: str) -> tuple[object, ...]:
         return (*parts.hosts[0], _db(parts.path, options))
     if parts.kind == "socket":
         return (*parts.path, _db((), options))
-    return (parts.kind, tuple(sorted(parts.hosts)), *parts.path[:1], _db(parts.path[1:], options))
+    master, database = (parts.path[:1], parts.path[1:]) if parts.kind == "sentinel" else ((), ())  # a Cluster has one
+    return (parts.kind, tuple(sorted(parts.hosts)), *master, _db(database, options))
 
 
 def _db(path: tuple[str, ...], options: dict[str, list[str]]) -> str:

@@ -78,7 +78,6 @@ def test_check_config_has_the_words_beside_the_budget(capsys: pytest.CaptureFixt
 # -- the place in the rollout ----------------------------------------------------------------------------------------
 
 
-TOP = Path(__file__).parents[2]
 INSTANCES = [f"web-{number}" for number in range(1_000)]
 
 
