@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
@@ -36,7 +36,6 @@ from sidecar.store.protocol import NOTED_S, SHARED_S
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
-    from sidecar.store.protocol import Store
 
 AWAY = Unknown("connection")
 WALL_S = 1_700_000_000.0
@@ -63,24 +62,15 @@ class ManualStore:
         return len(entries)
 
 
-class RecordedBudget:
-    """A budget, and what it answered."""
-
-    def __init__(self, budget: FleetBudget) -> None:
-        self.answers: list[int | Unknown] = []
-        self._budget = budget
-
-    async def note(self, entries: Sequence[Entry]) -> int | Unknown:
-        self.answers.append(await self._budget.note(entries))
-        return self.answers[-1]
+Note = Callable[[Sequence[Entry]], Awaitable[int | Unknown]]
 
 
 class LedgerRig:
     """A ledger, its store, and its failures."""
 
-    def __init__(self, notes: ManualStore | RecordedBudget) -> None:
+    def __init__(self, note: Note) -> None:
         self.failures: list[Exception] = []
-        self.ledger = Ledger(notes.note, "a", wall=lambda: WALL_S, rng=Random(0), on_failure=self.failures.append)
+        self.ledger = Ledger(note, "a", wall=lambda: WALL_S, rng=Random(0), on_failure=self.failures.append)
         self.running: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
@@ -94,11 +84,6 @@ class LedgerRig:
                 await self.running
 
 
-def budget_of(store: Store) -> FleetBudget:
-    """The budget over this one store."""
-    return FleetBudget(store, FleetSettings(), rng=Random(0), clock=time.monotonic)
-
-
 def entries(count: int, start: int = 0) -> list[Entry]:
     return [Entry("suspect", WALL_S + number, "a") for number in range(start, start + count)]
 
@@ -109,7 +94,7 @@ def entries(count: int, start: int = 0) -> list[Entry]:
 @in_virtual_time
 async def test_first_entries_wait_for_the_claim_and_then_a_batch_is_sent_each_second() -> None:
     notes = ManualStore()
-    async with LedgerRig(notes).works() as ledger:
+    async with LedgerRig(notes.note).works() as ledger:
         await settle()
         began = asyncio.get_running_loop().time()
         ledger.add(*entries(2 * BATCH))
@@ -125,7 +110,7 @@ async def test_first_entries_wait_for_the_claim_and_then_a_batch_is_sent_each_se
 
 @in_virtual_time
 async def test_who_asks_after_an_order_waits_until_the_store_has_it_but_not_for_a_store_that_is_away() -> None:
-    rig, loop = LedgerRig(store := ManualStore()), asyncio.get_running_loop()
+    rig, loop = LedgerRig((store := ManualStore()).note), asyncio.get_running_loop()
     async with rig.works() as ledger:
         ledger.add(*entries(1))
         await ledger.settled()
@@ -157,7 +142,7 @@ async def test_entries_without_a_clear_answer_are_sent_again_in_order_after_grow
 ) -> None:
     notes = ManualStore()
     notes.says = says
-    ledger_rig = LedgerRig(notes)
+    ledger_rig = LedgerRig(notes.note)
     async with ledger_rig.works() as ledger:
         ledger.add(*entries(3))
         await settle()
@@ -185,7 +170,7 @@ async def test_entries_without_a_clear_answer_are_sent_again_in_order_after_grow
 async def test_store_that_refuses_entries_is_told_and_one_that_is_away_is_not(error: str, told: list[str]) -> None:
     notes = ManualStore()
     notes.says = Unknown(error)
-    ledger_rig = LedgerRig(notes)
+    ledger_rig = LedgerRig(notes.note)
     async with ledger_rig.works() as ledger:
         ledger.add(*entries(1))
         await asyncio.sleep(0.4)
@@ -199,7 +184,7 @@ async def test_store_that_refuses_entries_is_told_and_one_that_is_away_is_not(er
 async def test_oldest_are_dropped_and_counted_when_there_is_no_room() -> None:
     notes = ManualStore()
     notes.says = AWAY
-    async with LedgerRig(notes).works() as ledger:
+    async with LedgerRig(notes.note).works() as ledger:
         ledger.add(*entries(MOST_WAITING + 7))
         assert (ledger.waiting, ledger.dropped) == (MOST_WAITING, 7)
         notes.says = None
@@ -210,7 +195,7 @@ async def test_oldest_are_dropped_and_counted_when_there_is_no_room() -> None:
 
 @in_virtual_time
 async def test_all_entries_are_counted_by_word_and_reason_but_the_orders_of_people() -> None:
-    async with LedgerRig(ManualStore()).works() as ledger:
+    async with LedgerRig(ManualStore().note).works() as ledger:
         ledger.add(*entries(300), Entry("denied", WALL_S, "a", reason="trial"), Entry("hold", reason="x", author="ann"))
         assert ledger.counts == {("suspect", ""): 300, ("denied", "trial"): 1}
 
@@ -218,7 +203,7 @@ async def test_all_entries_are_counted_by_word_and_reason_but_the_orders_of_peop
 @in_virtual_time
 async def test_what_was_seen_here_is_known_here_sent_or_not() -> None:
     notes = ManualStore()
-    async with LedgerRig(notes).works() as ledger:
+    async with LedgerRig(notes.note).works() as ledger:
         ledger.add(*entries(MOST_SENT + 50))
         await asyncio.sleep(60)
         notes.says = AWAY
@@ -234,7 +219,7 @@ LOST = BeatRecord(Fleet(1), (DataLost(Fleet(1)),))
 @in_virtual_time
 async def test_what_was_sent_is_sent_anew_when_the_store_has_lost_its_data() -> None:
     notes = ManualStore()
-    ledger_rig = LedgerRig(notes)
+    ledger_rig = LedgerRig(notes.note)
     old = [Entry("suspect", WALL_S - NOTED_S - 1), Entry("paused", WALL_S - SHARED_S - 1, once="paused redis 1")]
     new = [Entry("suspect", WALL_S - NOTED_S + 1), Entry("paused", WALL_S - SHARED_S + 1, once="paused redis 1")]
     async with ledger_rig.works() as ledger:
@@ -250,7 +235,7 @@ async def test_what_was_sent_is_sent_anew_when_the_store_has_lost_its_data() -> 
 @in_virtual_time
 async def test_what_is_sent_anew_takes_no_room_from_what_was_never_sent() -> None:
     notes = ManualStore()
-    ledger_rig = LedgerRig(notes)
+    ledger_rig = LedgerRig(notes.note)
     ledger = ledger_rig.ledger
     ledger.add(*entries(3))
     await ledger.finish()
@@ -268,7 +253,7 @@ async def test_what_is_sent_anew_takes_no_room_from_what_was_never_sent() -> Non
 async def test_what_is_left_is_sent_at_the_end() -> None:
     notes = ManualStore()
     notes.open.clear()
-    async with LedgerRig(notes).works() as ledger:
+    async with LedgerRig(notes.note).works() as ledger:
         ledger.add(*entries(BATCH + 2))
         await settle()
     notes.open.set()
@@ -284,7 +269,7 @@ async def test_store_that_hangs_does_not_hold_up_the_end() -> None:
     assert isinstance(loop, VirtualLoop)
     notes = ManualStore()
     notes.open.clear()
-    ledger_rig = LedgerRig(notes)
+    ledger_rig = LedgerRig(notes.note)
     ledger_rig.ledger.add(*entries(1))
     began = loop.time()
     await ledger_rig.ledger.finish()
@@ -295,7 +280,7 @@ async def test_store_that_hangs_does_not_hold_up_the_end() -> None:
 
 
 async def test_writer_that_fails_is_reported_and_stops_no_step() -> None:
-    ledger_rig = LedgerRig(ManualStore())
+    ledger_rig = LedgerRig(ManualStore().note)
     ledger_rig.ledger.notice(None)  # type: ignore[arg-type]  # what no step is
     assert [type(failure) for failure in ledger_rig.failures] == [AttributeError]
     assert ledger_rig.ledger.waiting == 0
@@ -307,16 +292,23 @@ async def test_writer_that_fails_is_reported_and_stops_no_step() -> None:
 async def test_redis_that_was_killed_gets_everything_once_and_in_order_when_it_is_back(
     redis_server: RedisServer,
 ) -> None:
-    budget = budget_of(redis_store(redis_server.url, timeout_s=5))
-    watched = RecordedBudget(budget)
-    ledger_rig = LedgerRig(watched)
+    budget = FleetBudget(
+        redis_store(redis_server.url, timeout_s=5), FleetSettings(), rng=Random(0), clock=time.monotonic
+    )
+    answers: list[int | Unknown] = []
+
+    async def note(batch: Sequence[Entry]) -> int | Unknown:
+        answers.append(await budget.note(batch))
+        return answers[-1]
+
+    ledger_rig = LedgerRig(note)
     async with ledger_rig.works() as ledger:
         ledger.add(*entries(3))
         await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="the first are sent")
         kept = redis_server.cli("XRANGE", "{ha:default/app}:events", "-", "+")
         redis_server.kill()
         ledger.add(*entries(150, 3))
-        await eventually(lambda: AWAY in watched.answers, timeout_s=60, what="a try while it is away")
+        await eventually(lambda: AWAY in answers, timeout_s=60, what="a try while it is away")
         redis_server.restart()
         await eventually(lambda: ledger.waiting == 0, timeout_s=60, what="the rest is sent")
         answer = await budget.entries(0, "", 1000)

@@ -25,7 +25,6 @@ from sidecar.controller.membership import (
 )
 from sidecar.core.claims import Beat, Fleet, Presence, Unknown
 from sidecar.core.fleet.common_trait import Traits
-from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.fleet.members import About
 from sidecar.core.life.container import Container, Snapshot, start
 from sidecar.core.life.events import BeatAnswered, BeatUnanswered
@@ -76,7 +75,6 @@ class Scene:
         self.told: list[Fleet | Unknown] = []
         self.heard: list[BeatAnswered | BeatUnanswered] = []
         self.failures: list[Exception] = []
-        self.tells = True
         self.lost = asyncio.Event()
         self.open = asyncio.Event()
         self.open.set()
@@ -87,18 +85,10 @@ class Scene:
             clock=loop.time,
             rng=rng or Middle(),  # type: ignore[arg-type]  # of chance it needs the one method
             put=self.heard.append,
-            on_answer=self._tell,
+            on_answer=lambda record: self.told.append(record.answer),
             on_failure=self.failures.append,
             lost=self.lost,
         )
-
-    def _snapshot(self) -> Snapshot:
-        return Snapshot(self.loop.time(), self.container, self.evidence, None)
-
-    def _tell(self, record: BeatRecord) -> None:
-        if not self.tells:
-            raise RuntimeError("who was told failed")
-        self.told.append(record.answer)
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Answer as a budget."""
@@ -135,7 +125,7 @@ class Scene:
 
     def publish(self) -> None:
         """Hand in a snapshot, as the controller does."""
-        self.membership.update(self._snapshot())
+        self.membership.update(Snapshot(self.loop.time(), self.container, self.evidence, None))
 
     async def beat_now(self) -> None:
         self.publish()
@@ -176,12 +166,12 @@ async def test_first_beat_leaves_the_first_polls_alone_unless_the_container_is_s
 @in_virtual_time
 async def test_beat_that_fails_inside_is_told_and_the_next_comes_all_the_same() -> None:
     async with beating() as scene:
-        scene.tells = False
+        scene.answer = RuntimeError("broken")
         await scene.advance(FIRST_AFTER_S)
-        scene.tells = True
+        scene.answer = FLEET
         await scene.advance(INTERVAL_S)
-        assert (len(scene.beats), scene.told) == (2, [FLEET])
-        assert list(map(str, scene.failures)) == ["who was told failed"]
+        assert scene.told[:1] == [FLEET]
+        assert list(map(str, scene.failures)) == ["broken"]
 
 
 @in_virtual_time
