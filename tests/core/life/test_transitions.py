@@ -16,8 +16,6 @@ from harness.containers import (
     APP,
     BUSY,
     DENIED,
-    DOWN,
-    DRAINING,
     FINE,
     GRANTED,
     LATCH,
@@ -29,7 +27,6 @@ from harness.containers import (
     REVIVED,
     SICK,
     STARTING,
-    STOPPING,
     SUSPECT,
     TRIGGERS,
     UNKNOWN,
@@ -133,38 +130,6 @@ def test_event_leads_to_every_state_that_the_table_names_and_to_no_other(state: 
     assert {after.state for _, after, _ in steps} | {state} == reachable(state, event)
     if (state, event) not in TRANSITIONS:
         assert all(after is before and not effects for before, after, effects in steps)
-
-
-WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
-
-
-@pytest.mark.parametrize(
-    ("state", "changes", "presence", "life"),
-    [
-        (STARTING, {}, Presence.STARTING, "one"),
-        (UP, {}, Presence.WELL, "one"),
-        (SUSPECT, {}, Presence.SUSPECT, "one"),
-        (RETIRING, {}, Presence.WELL, "one"),
-        (SUSPECT, {"order": CullOrder("ann", "it leaks", STARTING, None)}, Presence.STARTING, "one"),
-        (SUSPECT, {"order": CullOrder("ann", "it leaks", UP, None)}, Presence.WELL, "one"),
-        (SUSPECT, {"order": CullOrder("ann", "it leaks", RETIRING, None)}, Presence.WELL, "one"),
-        (SUSPECT, {"order": CullOrder("ann", "it leaks", SUSPECT, None)}, Presence.SUSPECT, "one"),
-        (DRAINING, {}, Presence.DOWN, "one"),
-        (DOWN, {}, Presence.DOWN, "one"),
-        (STOPPING, {}, Presence.GONE, "one"),
-        (SUSPECT, WOULD_BE_DOWN, Presence.DOWN, "one#2"),
-        (STOPPING, WOULD_BE_DOWN, Presence.GONE, "one#2"),
-        (SUSPECT, {"would_culls": 2}, Presence.SUSPECT, "one#3"),
-        (SUSPECT, {"would_culls": 1}, Presence.SUSPECT, "one#2"),
-        (SUSPECT, {"would_culls": 1, "would_down": True}, Presence.DOWN, "one"),
-    ],
-)
-def test_each_state_has_its_presence_in_the_fleet(
-    state: State, changes: dict[str, object], presence: Presence, life: str
-) -> None:
-    container = replace(begun(), state=state, **changes)  # type: ignore[arg-type]  # a table
-    assert (container.presence, container.life) == (presence, life)
-    assert (container.instance, container.claim_id) == ("alloc", f"{APP}/{life}")
 
 
 WARM_UP = replace(POLICY, grace_s=30.0)
@@ -327,28 +292,6 @@ def test_cause_is_that_of_the_suspicion_and_stays_until_the_container_is_back(
 
 def test_suspect_whose_window_empties_while_it_asks_keeps_its_cause() -> None:
     assert step(asking(), FINE, 4.0, POLICY)[0].cause == "redis"
-
-
-# -- coming back ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("drain_s", "drained_for_s", "state", "due"),
-    [
-        (10, 0, DRAINING, 110),
-        (10, 9.5, DRAINING, 100.5),
-        (10, 10, DOWN, None),
-        (10, 10**9, DOWN, None),
-        (0, 0, DOWN, None),
-    ],
-)
-def test_latched_sidecar_comes_back_in_the_rest_of_its_drain(
-    drain_s: float, drained_for_s: float, state: State, due: float | None
-) -> None:
-    policy = replace(POLICY, drain_s=drain_s)
-    container = resume(begun(policy), LATCH, 100.0, drained_for_s, policy)
-    assert (container.state, container.due, container.latch) == (state, due, LATCH)
-    assert step(container, FINE, 110.0, policy)[0].state is DOWN
 
 
 # -- edges ----------------------------------------------------------------------------------------------------
