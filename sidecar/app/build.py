@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import time
-from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -178,12 +177,11 @@ def policy(config: Config) -> Policy:
     """The numbers by which the core judges and acts. A setting goes to the field of its name, or that with ``_s``."""
     settings: dict[str, Any] = {name: value for part in config for name, value in part._asdict().items()}
     numbers = {
-        field.name: settings[name] == "on" if isinstance(field.default, bool) else settings[name]
-        for field in fields(Policy)
-        if (name := field.name.removesuffix("_s")) in settings
+        field: settings[name] == "on" if isinstance(default, bool) else settings[name]
+        for field, default in Policy._field_defaults.items()
+        if (name := field.removesuffix("_s")) in settings
     }
-    return replace(
-        Policy(**numbers),
+    return Policy(**numbers)._replace(
         kind_limits=syntax.kind_limits(config.judging.kind_limits),
         retire_slots=str(build_store.share(config.retirement.retire_slots)),
         retire_timeout_s=RETIRE_TIMEOUT_S + config.culling.drain,  # it ends after the drain

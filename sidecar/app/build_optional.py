@@ -11,7 +11,6 @@ import random
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -134,7 +133,7 @@ def scraper(config: Config, offer: Callable[[Sequence[Report]], bool], observers
         if isinstance(scraped, Missed):
             return
         gap_s, scraped_at = time.monotonic() - scraped_at, time.monotonic()
-        offer([scraped if gap_s <= judging.error_window else replace(scraped, errors={}, requests=0)])
+        offer([scraped if gap_s <= judging.error_window else scraped._replace(errors={}, requests=0)])
 
     return Scraper(
         parse_target(app.scrape_url),

@@ -258,7 +258,7 @@ class Controller:
             else:
                 self.assessment.measurements.take(report, now)
                 if isinstance(report, ErrorReport) and report.version not in (None, "", self.container.app_version):
-                    self.container = replace(self.container, app_version=report.version)
+                    self.container = self.container._replace(app_version=report.version)
         self._has_news = True
 
     def _is_current(self, name: str, now: float) -> bool:
@@ -293,7 +293,7 @@ class Controller:
         if isinstance(trigger, ClaimAnswered) and any(isinstance(event, Culled) for event in events):
             samples = self.assessment.measurements.samples.newest()
             self._last_cull = CullEvidence(trigger.claim_id, trigger.at, samples, trigger.capture)
-            record = replace(record, cull_evidence=self._last_cull)
+            record = record._replace(cull_evidence=self._last_cull)
         self._guarded(self._observe, record)
 
     def _carry_out(self, effect: Effect) -> None:

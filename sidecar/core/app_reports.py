@@ -52,8 +52,7 @@ class Heartbeat:
     """The app reports that it is alive."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """A scrape of the app's metrics page, as increments since the last one.
 
     ``errors`` by kind, ``requests`` in all; ``in_flight`` is a gauge. ``app_start``: the id of the

@@ -64,8 +64,7 @@ REVIVED: Final = "revived"
 """Beginning of the id of an incarnation that a person put back into service: nothing was replaced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(NamedTuple):
     """A token, or a lease. ``replayed``: this claim was granted before, and costs no second token.
 
     ``alive`` and ``suspect`` are 0 where no fleet is known. ``left_s``: remaining time of a lease; None for a token.
@@ -79,8 +78,7 @@ class Granted:
     left_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(NamedTuple):
     """No token: ``reason`` is a word of ``words.REFUSALS``; asking again before ``retry_after_s`` is of no use.
 
     ``cause``: the cause that most suspects share, if any. ``hold``: the hold that refused. ``is_other_process``: the
@@ -165,8 +163,7 @@ class CauseTrial(NamedTuple):
     since: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(NamedTuple):
     """The fleet, as the store's answer to a beat describes it."""
 
     alive: int

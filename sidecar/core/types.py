@@ -6,7 +6,8 @@ Seconds are floats named ``*_s``, microseconds are ints named ``*_us``. Instants
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -25,16 +26,15 @@ class State(StrEnum):
     STOPPING = "stopping"
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """What the window holds at an instant. Ages are those of counted errors; None: there is none."""
 
     window_s: int
     errors: int = 0
     """Server errors of the last ``window_s`` seconds."""
-    kinds: dict[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int] = {}
     """The same by kind."""
-    levels: dict[str, int] = field(default_factory=dict)
+    levels: Mapping[str, int] = {}
     """Errors that are shown and do not count."""
     newest_age_s: int | None = None
     fatal: int = 0
@@ -50,8 +50,7 @@ class Evidence:
     """Of the newest failed request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """Why a detector fired: its name, the measured value, the limit that it reached, and a sentence for a person."""
 
     rule: str
@@ -60,8 +59,7 @@ class Reason:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The verdict of the detectors: excessive as soon as one of them gives a reason.
 
     ``spared``: a sentence about errors that reached a limit but are no more than chance; empty if there are none.
@@ -85,8 +83,7 @@ class Verdict:
         return "fine" if self.is_fine else "excessive"
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """A person froze culls of the service, or of one ``instance``, until ``until`` (Unix seconds)."""
 
     author: str
@@ -150,8 +147,7 @@ ENTRY_WORDS: Final = frozenset(
 """The values of ``Entry.what``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(NamedTuple):
     """The numbers by which the core judges and acts; a limit of 0 is no limit. The settings table explains them.
 
     ``outlier``: errors also have to be more than chance explains.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs
@@ -80,8 +79,8 @@ def verdict(snapshot: Snapshot) -> dict[str, Any]:
         "state": container.state,
         "state_age_s": round(snapshot.now - container.since, 3),
         "verdict": judged.word if judged else None,
-        "reasons": [asdict(reason) for reason in judged.reasons] if judged else [],
-        "evidence": asdict(evidence),
+        "reasons": [reason._asdict() for reason in judged.reasons] if judged else [],
+        "evidence": evidence._asdict(),
         "claim": _claim(snapshot),
         "latched": container.latch is not None,
         "would_be_down": container.would_down,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs
 
@@ -144,7 +143,7 @@ class Why:
             "soft_drained": seen.is_soft_drained and seen.enforce,
             "sentence": _sentence(seen, own.error_limit),
             "spared": container.verdict.spared if container.verdict else "",
-            "rules": [asdict(reason) for reason in container.verdict.reasons] if container.verdict else [],
+            "rules": [reason._asdict() for reason in container.verdict.reasons] if container.verdict else [],
             "window": _window(seen, own.error_limit),
             "claim": _claim(container, age_s, answered_at),
             "budget": _budget(container, answered_at, fleet, unix - self._from.heard_s()),

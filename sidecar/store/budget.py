@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -143,7 +142,7 @@ class FleetBudget:
         elif self._last.end < end:  # else a later claim has shown more
             self._last = StoreExchange(begin, end, reply.now_us, reply.epoch)
         fleet = fleet_of(reply, settings, beat.instance, duplicate=self._own.is_duplicate)
-        return replace(fleet, hold=fleet.hold or self.local_holds.in_force, lost_hold=self._own.holds.lost)
+        return fleet._replace(hold=fleet.hold or self.local_holds.in_force, lost_hold=self._own.holds.lost)
 
     # -- for operators ------------------------------------------------------------------------------------------
 
@@ -184,7 +183,7 @@ class FleetBudget:
             present |= members.present(view, listing.members[begin : begin + FEW_MEMBERS])
             await asyncio.sleep(0)  # health answers go between
         member_list = members.member_list_of(view, listing, present, self._settings, most=MAX_MEMBERS)
-        fleet = replace(member_list.fleet, duplicate=self._own.is_duplicate, lost_hold=self._own.holds.lost)
+        fleet = member_list.fleet._replace(duplicate=self._own.is_duplicate, lost_hold=self._own.holds.lost)
         return member_list._replace(fleet=fleet)
 
     # -- the ledger ---------------------------------------------------------------------------------------------
@@ -231,7 +230,7 @@ class FleetBudget:
             return reply
         self._own.attended(attend, decided.answer)
         view, edits = decided.view, decided.edits
-        return replace(reply, epoch=edits.epoch or view.epoch, state=edits.state or view.state)
+        return reply._replace(epoch=edits.epoch or view.epoch, state=edits.state or view.state)
 
     async def _decide(self, asked: Asked, instance: str) -> Decided:
         """Read, decide and commit, until no other commit conflicts. Raises StoreError."""
@@ -282,7 +281,7 @@ class FleetBudget:
         counter = self._counter()
         used = await self.store.count(counter.key, counter.window_s)
         if used <= granted.capacity:
-            return replace(granted, used=used), edits
+            return granted._replace(used=used), edits
         denied = Denied("window", used, granted.capacity, counter.left_s, alive=granted.alive, suspect=granted.suspect)
         return denied, Edits()
 

@@ -11,8 +11,7 @@ window, so that its end can be told from its loss.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from sidecar.core.claims import Beat, Denied
 from sidecar.core.fleet.fleet_settings import FleetSettings
@@ -24,14 +23,13 @@ DUPLICATE_BEATS: Final = 3
 """Another container under this name counts as a duplicate for this many beat intervals after its last beat."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreExchange:
+class StoreExchange(NamedTuple):
     """An exchange with the store: its begin and end in seconds of our clock, and what it showed of the store."""
 
     begin: float = 0.0
     end: float = 0.0
     now_us: int = 0
-    epoch: Epoch = field(default_factory=Epoch)
+    epoch: Epoch = Epoch()
 
     def known_after(self, begin: float, end: float) -> Known:
         """What this exchange tells at the end of a later one. The clocks may seem to differ by the time of both."""

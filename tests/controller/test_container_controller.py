@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 
@@ -25,7 +25,7 @@ from sidecar.core.types import Latch, Policy, State
 
 GRANTED = Granted(1, 10)
 DENIED = Denied("window", 10, 10, 60.0)
-NO_SETTLE = replace(POLICY, settle_s=0.0)
+NO_SETTLE = POLICY._replace(settle_s=0.0)
 
 
 def check_times(rig: ControllerRig) -> list[float]:
@@ -302,7 +302,7 @@ class Limit(int):
 @in_virtual_time
 async def test_step_that_always_fails_is_tried_once_a_second_and_not_in_a_spin() -> None:
     limit = Limit(5)
-    async with ControllerRig(replace(POLICY, error_limit=limit)) as rig:
+    async with ControllerRig(POLICY._replace(error_limit=limit)) as rig:
         await rig.errors(5)
         limit.broken = True
         await rig.advance(2.75)
@@ -323,12 +323,12 @@ async def test_step_that_always_fails_is_tried_once_a_second_and_not_in_a_spin()
     "policy, reports, rule",
     {
         "ratio": (POLICY, [Results(10, 10)], "ratio"),
-        "kind": (replace(POLICY, kind_limits=(("db", 2),)), [ErrorReport(2, kind="db")], "kind"),
+        "kind": (POLICY._replace(kind_limits=(("db", 2),)), [ErrorReport(2, kind="db")], "kind"),
     },
 )
 @in_virtual_time
 async def test_any_rule_is_judged_at_once(policy: Policy, reports: list[Report], rule: str) -> None:
-    async with ControllerRig(replace(policy, error_limit=50, settle_s=0.0)) as rig:
+    async with ControllerRig(policy._replace(error_limit=50, settle_s=0.0)) as rig:
         await rig.reports(*reports[:-1])
         assert rig.budget.asked == []
         await rig.reports(reports[-1])
@@ -339,7 +339,7 @@ async def test_any_rule_is_judged_at_once(policy: Policy, reports: list[Report],
 
 @in_virtual_time
 async def test_silent_heart_is_noticed_at_the_next_check_and_one_beat_heals_it() -> None:
-    async with ControllerRig(replace(POLICY, heartbeat_timeout_s=15.0)) as rig:
+    async with ControllerRig(POLICY._replace(heartbeat_timeout_s=15.0)) as rig:
         await rig.advance(100)
         assert rig.state() is State.UP  # never heard, never missed
         await rig.reports(Heartbeat())
@@ -355,7 +355,7 @@ async def test_silent_heart_is_noticed_at_the_next_check_and_one_beat_heals_it()
 
 @in_virtual_time
 async def test_heart_that_falls_silent_in_the_grace_is_silent_when_that_is_over() -> None:
-    async with ControllerRig(replace(NO_SETTLE, heartbeat_timeout_s=15.0, grace_s=30.0)) as rig:
+    async with ControllerRig(NO_SETTLE._replace(heartbeat_timeout_s=15.0, grace_s=30.0)) as rig:
         await rig.advance(5)
         await rig.reports(Heartbeat())
         await rig.advance(24)
@@ -463,7 +463,7 @@ def test_any_story_keeps_the_window_exact_and_culls_only_with_a_grant(
 ) -> None:
     @in_virtual_time
     async def story() -> None:
-        granted, naive, policy = [], Naive(10), replace(POLICY, settle_s=settle_s)  # type: tuple[list[str], Naive, Policy]
+        granted, naive, policy = [], Naive(10), POLICY._replace(settle_s=settle_s)  # type: tuple[list[str], Naive, Policy]
         async with ControllerRig(policy, window_s=10) as rig:
             for action in actions:
                 if isinstance(action, float):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from harness.controller import POLICY, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.app_reports import ErrorReport, Report, Results
@@ -11,10 +9,10 @@ from sidecar.core.claims import Fleet, Granted
 from sidecar.core.life.events import BeatUnanswered
 from sidecar.core.types import Policy, State
 
-NEVER = replace(POLICY, error_ratio=0.0, error_limit=0)
+NEVER = POLICY._replace(error_ratio=0.0, error_limit=0)
 """Nobody is culled: this is about weights."""
 
-NO_SETTLE = replace(POLICY, settle_s=0.0)
+NO_SETTLE = POLICY._replace(settle_s=0.0)
 WELL, NONE = Results(20, 0), Results(0, 20)
 
 
@@ -72,7 +70,7 @@ async def test_drain_ends_with_the_first_word_that_nothing_is_in_flight() -> Non
 
 @in_virtual_time
 async def test_flood_of_reports_in_a_drain_is_not_judged_one_by_one() -> None:
-    policy: Policy = replace(NO_SETTLE, drain_s=60.0)
+    policy: Policy = NO_SETTLE._replace(drain_s=60.0)
     async with ControllerRig(policy) as rig:
         await draining(rig)
         judged = len(rig.records)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from random import Random
 from typing import Self
 
@@ -28,7 +27,7 @@ from sidecar.core.types import Latch, Policy, State
 
 GRANTED = Granted(1, 10)
 AWAY = Unknown("timeout")
-AT_ONCE = replace(POLICY, settle_s=0.0)
+AT_ONCE = POLICY._replace(settle_s=0.0)
 INTERVAL_S = 10.0
 
 
@@ -184,8 +183,8 @@ async def test_claim_whose_token_cannot_be_given_back_is_not_answered(
 
 
 LEASED = Granted(1, 1)
-AGING = replace(POLICY, lifetime_s=100.0, retire_slots="100p", retire_timeout_s=60.0)
-PATIENT = replace(AGING, busy_load=0.5)
+AGING = POLICY._replace(lifetime_s=100.0, retire_slots="100p", retire_timeout_s=60.0)
+PATIENT = AGING._replace(busy_load=0.5)
 HOLDER = "lease-of-a"
 
 
@@ -255,7 +254,7 @@ async def test_snapshot_tells_when_the_end_is_due_and_how_busy_the_app_is() -> N
 
 @in_virtual_time
 async def test_revived_container_is_another_life_of_the_app_that_still_reports() -> None:
-    async with ControllerRig(replace(AT_ONCE, drain_s=0.0)) as rig:
+    async with ControllerRig(AT_ONCE._replace(drain_s=0.0)) as rig:
         await rig.errors(5, app_start="boot-1")
         await rig.answered(Granted(1, 10))
         assert rig.state() is State.DOWN
@@ -358,7 +357,7 @@ async def test_hook_that_fails_is_reported_and_does_not_keep_the_container_up() 
 @in_virtual_time
 async def test_hook_does_not_run_in_shadow_mode_and_ends_with_the_incarnation() -> None:
     hook = Hook(takes_s=60.0)
-    async with hooked(hook, replace(AT_ONCE, enforce=False)) as rig:
+    async with hooked(hook, AT_ONCE._replace(enforce=False)) as rig:
         assert (rig.controller.container.would_culls, rig.controller.snapshot.last_cull) == (1, None)
         assert hook.calls == []
     async with hooked(hook) as rig:
@@ -438,7 +437,7 @@ class DiskHangs:
 async def test_grant_is_shown_when_its_latch_is_on_disk_or_a_quarter_of_a_second_later(
     drain_s: float, *, is_written: bool
 ) -> None:
-    async with DiskHangs(replace(AT_ONCE, drain_s=drain_s)) as culled:
+    async with DiskHangs(AT_ONCE._replace(drain_s=drain_s)) as culled:
         await culled.rig.advance(WAIT_S - 0.01)
         await culled.rig.errors(7, app_start="boot-1")
         assert culled.rig.controller.assessment.measurements.errors.total == 12

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 from harness.cases import cases
 from harness.controller import POLICY, WALL_S, ControllerRig
@@ -17,8 +16,8 @@ from sidecar.core.life.events import Restarted
 from sidecar.core.types import Latch, State
 
 GRANTED = Granted(1, 10)
-NO_SETTLE = replace(POLICY, settle_s=0.0)
-AT_ONCE = replace(NO_SETTLE, drain_s=0.0)
+NO_SETTLE = POLICY._replace(settle_s=0.0)
+AT_ONCE = NO_SETTLE._replace(drain_s=0.0)
 
 
 @in_virtual_time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 
@@ -65,7 +64,7 @@ WALL_S = 1_000.0
 
 REDIS = Evidence(60, 5, {"redis": 4, "http": 1})
 PAUSED = Denied("paused", 0, 10, 60.0, 8, 6)
-SHADOW = replace(POLICY, enforce=False)
+SHADOW = POLICY._replace(enforce=False)
 CALM = Fleet(10)
 
 
@@ -195,7 +194,7 @@ def test_cull_has_its_evidence_redacted_in_the_lines_below() -> None:
     assert (first, rest) == (WHY, ["threads: 4"])
     assert told.startswith("9 x mysql (f1, 1970-01-01T00:16:05Z to 1970-01-01T00:16:35Z): login of ")
     assert "bob@example.org" not in told
-    printed = replace(record, cull_evidence=CullEvidence("id", WALL_S, capture="x" * 50_000))
+    printed = record._replace(cull_evidence=CullEvidence("id", WALL_S, capture="x" * 50_000))
     (written,) = EntryWriter("alloc").of_step(printed, WALL_S, 40.0)
     assert written.detail == f"{WHY}\n{'x' * 50_000}"[:DETAIL_LIMIT]
 
@@ -203,7 +202,7 @@ def test_cull_has_its_evidence_redacted_in_the_lines_below() -> None:
 @pytest.mark.parametrize(("reported", "version"), [("", "411"), ("412", "412")])
 def test_cull_has_the_node_and_the_version_of_the_app(reported: str, version: str) -> None:
     culled = Culled(was=State.SUSPECT, state=State.DRAINING, why=WHY, verdict=SICK.verdict, order=None, suspect_s=1.0)
-    record = Record((culled,), replace(begun(), app_version=reported), REDIS)
+    record = Record((culled,), begun()._replace(app_version=reported), REDIS)
     (written,) = EntryWriter("alloc", Traits("411", "n7")).of_step(record, WALL_S, 40.0)
     assert (written.node, written.app_version) == ("n7", version)
 
@@ -245,7 +244,7 @@ def test_restarts_of_an_hour_are_told_with_the_first_one_after_it(
     seconds: Iterable[float], entries: list[tuple[float, int]]
 ) -> None:
     story = Story()
-    story.container = replace(story.container, app_start=None)
+    story.container = story.container._replace(app_start=None)
     story.told((0.0, FINE), (1.0, AppRestarted("first")), (10.0, FINE))
     assert story.entries == [], "the first id names the incarnation that is there"
     for second in seconds:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -34,12 +33,12 @@ INTERVAL_S = 10.0
 FLEET = Fleet(3)
 AWAY = Unknown("timeout")
 REDIS = Evidence(60, 5, {"redis": 4, "http": 1})
-UP = replace(start("web/a", 0.0, POLICY, app_start="boot-1"), state=State.UP)
-SUSPECT = replace(UP, state=State.SUSPECT, verdict=SICK.verdict, cause="redis")
-LATCHED = replace(SUSPECT, latch=Latch("web/a/boot-1", WALL_S, "many"))
-DRAINING, DOWN = replace(LATCHED, state=State.DRAINING), replace(LATCHED, state=State.DOWN)
-STOPPING = replace(UP, state=State.STOPPING)
-RETIRING = replace(UP, state=State.RETIRING)
+UP = start("web/a", 0.0, POLICY, app_start="boot-1")._replace(state=State.UP)
+SUSPECT = UP._replace(state=State.SUSPECT, verdict=SICK.verdict, cause="redis")
+LATCHED = SUSPECT._replace(latch=Latch("web/a/boot-1", WALL_S, "many"))
+DRAINING, DOWN = LATCHED._replace(state=State.DRAINING), LATCHED._replace(state=State.DOWN)
+STOPPING = UP._replace(state=State.STOPPING)
+RETIRING = UP._replace(state=State.RETIRING)
 LEASE = Latch("", WALL_S, "retired", lease="lease-1")
 
 
@@ -119,7 +118,7 @@ class Scene:
 
     async def counts(self, errors: int) -> None:
         """Have so many errors in the window, and a second pass."""
-        self.evidence = replace(self.evidence, errors=errors)
+        self.evidence = self.evidence._replace(errors=errors)
         self.publish()
         await self.advance(1)
 
@@ -202,11 +201,11 @@ async def test_lost_connection_is_followed_by_a_beat_within_two_seconds_at_times
 
 CHANGES = {
     "is suspect": (UP, SUSPECT),
-    "is refused": (SUSPECT, replace(SUSPECT, refused=("window",))),
+    "is refused": (SUSPECT, SUSPECT._replace(refused=("window",))),
     "is culled": (SUSPECT, DRAINING),
-    "app restarts": (UP, replace(UP, incarnation="boot-2")),
+    "app restarts": (UP, UP._replace(incarnation="boot-2")),
     "stops": (UP, STOPPING),
-    "would be culled": (SUSPECT, replace(SUSPECT, would_culls=1, would_down=True)),
+    "would be culled": (SUSPECT, SUSPECT._replace(would_culls=1, would_down=True)),
 }
 
 
@@ -287,28 +286,28 @@ async def test_no_claim_is_made_for_one_beat_and_a_half_after_the_store_was_away
     {
         "up": (UP, Beat("a", "boot-1", Presence.WELL, first=True, errors=5)),
         "refused": (
-            replace(SUSPECT, refused=("window",)),
+            SUSPECT._replace(refused=("window",)),
             Beat("a", "boot-1", Presence.SUSPECT, "redis", first=True, errors=5, refused=True),
         ),
         "draining": (DRAINING, Beat("a", "boot-1", Presence.DOWN, "redis", "web/a/boot-1", first=True, errors=5)),
         "down since before the sidecar started, by a claim of another name": (
-            replace(DOWN, cause="", latch=Latch("web/a/-", WALL_S, "many")),
+            DOWN._replace(cause="", latch=Latch("web/a/-", WALL_S, "many")),
             Beat("a", "boot-1", Presence.DOWN, "unknown", "web/a/-", first=True, errors=5),
         ),
         "down under a lease": (
-            replace(DOWN, latch=LEASE),
+            DOWN._replace(latch=LEASE),
             Beat("a", "boot-1", Presence.DOWN, "unknown", "", first=True, lease="lease-1", errors=5),
         ),
         "stopping under a lease": (
-            replace(STOPPING, latch=LEASE),
+            STOPPING._replace(latch=LEASE),
             Beat("a", "boot-1", Presence.GONE, first=True, errors=5),
         ),
         "would be down again": (
-            replace(SUSPECT, would_culls=2, would_down=True, refused=("window",)),
+            SUSPECT._replace(would_culls=2, would_down=True, refused=("window",)),
             Beat("a", "boot-1#2", Presence.DOWN, "redis", "web/a/boot-1#2", first=True, errors=5),
         ),
         "instance without its service": (
-            replace(UP, app="shop.web/0a1b-2c"),
+            UP._replace(app="shop.web/0a1b-2c"),
             Beat("0a1b-2c", "boot-1", Presence.WELL, first=True, errors=5),
         ),
     },
@@ -403,10 +402,10 @@ def _shown(container: Container, now: float, unix: float) -> Snapshot:
 
 
 def test_description_says_what_a_person_asks_for() -> None:
-    suspect = replace(SUSPECT, since=90.0, born=40.0)
+    suspect = SUSPECT._replace(since=90.0, born=40.0)
     told = about(_shown(suspect, 100.0, WALL_S), 5, "0.9", traits=Traits("411", "n7"))
     since, born = int(WALL_S) - 10, int(WALL_S) - 60
     assert told == About(State.SUSPECT, since, "boot-1", 80, 5, 5, "0.9", born, node="n7", app_version="411")
-    down = replace(DOWN, since=90.0, born=40.0, app_version="412")
+    down = DOWN._replace(since=90.0, born=40.0, app_version="412")
     told = about(_shown(down, 100.0, WALL_S), 5, "0.9", traits=Traits("411"))
     assert told == About(State.DOWN, since, "boot-1", 0, 5, 5, "0.9", born, app_version="412")

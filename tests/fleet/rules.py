@@ -60,5 +60,5 @@ REPLACE_S: Final = 60.0
 
 def aging(slots: str, lifetime_s: float = 3600.0) -> FleetRules:
     """The defaults with a lifetime and ``slots``: ``1``, or ``50p`` for 5 %."""
-    policy = replace(OURS.policy, lifetime_s=lifetime_s, retire_slots=slots)
+    policy = OURS.policy._replace(lifetime_s=lifetime_s, retire_slots=slots)
     return replace(OURS, name=f"{slots} slots", policy=policy)

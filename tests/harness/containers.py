@@ -39,7 +39,7 @@ LATCH = Latch(f"{APP}/one", 1_000.0, WHY)
 ORDERED = CullOrdered("ann", "it leaks")
 REVIVED = ReviveOrdered("ann", "it was me", "revived-1", RandomIdentity("lease-2"))
 
-AGING = replace(POLICY, lifetime_s=100.0, retire_timeout_s=60.0)
+AGING = POLICY._replace(lifetime_s=100.0, retire_timeout_s=60.0)
 """Retired at 100 s, and up again 60 s later if it is not restarted."""
 
 IDENTITY = RandomIdentity("lease-1")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from math import inf
 from typing import TypeVar
 
@@ -123,8 +122,7 @@ class MemoryStore(AloneStore):
         now_us, roster = self._clock_us(), self._roster
         recent = (now_us - expiry_us, now_us + AHEAD_US)
         newest, heard = roster.alive.at(-1), dict(self._heard)
-        return replace(
-            await super().read(instance, window_us=window_us, expiry_us=expiry_us),
+        return (await super().read(instance, window_us=window_us, expiry_us=expiry_us))._replace(
             revision=self.revision,
             leases=self.leases,
             holds=self.holds,

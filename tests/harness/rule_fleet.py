@@ -55,7 +55,7 @@ class Kept(MemoryStore):
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
         self.reads += 1
         view = await super().read(instance, window_us=window_us, expiry_us=expiry_us)
-        return view if self.median_errors is None else replace(view, median_errors=self.median_errors)
+        return view if self.median_errors is None else view._replace(median_errors=self.median_errors)
 
     async def commit(self, revision: int, edits: Edits) -> int:
         at_us = await super().commit(revision, edits)
@@ -64,7 +64,7 @@ class Kept(MemoryStore):
 
     async def beat(self, beat: Beat, **windows: Any) -> BeatReply:
         reply = await super().beat(beat, **windows)
-        return reply if self.median_errors is None else replace(reply, median_errors=self.median_errors)
+        return reply if self.median_errors is None else reply._replace(median_errors=self.median_errors)
 
 
 class RuleFleet:

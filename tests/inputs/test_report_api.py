@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import asdict, replace
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -195,9 +194,8 @@ async def test_report_to_a_full_inbox_is_a_503(
 # -- the verdict --------------------------------------------------------------------------------------------
 
 SICK = Verdict((REASON,))
-SUSPECT = replace(UP, state=State.SUSPECT, verdict=SICK)
-DOWN = replace(
-    UP,
+SUSPECT = UP._replace(state=State.SUSPECT, verdict=SICK)
+DOWN = UP._replace(
     state=State.DOWN,
     verdict=SICK,
     latch=Latch("app/a/-", 1.0, REASON.sentence),
@@ -226,14 +224,14 @@ def _claim(answer: Answer, **more: object) -> dict[str, object]:
     [
         (UP, {"verdict": None, "reasons": [], "claim": None, "latched": False, "weight": 100, "state_age_s": 5.5}),
         (SUSPECT, {"state": "suspect", **JUDGED}),
-        (replace(SUSPECT, asking=True), {**JUDGED, "claim": {"outstanding": True}}),
-        (replace(SUSPECT, answer=DENIED), _claim(DENIED, used=10, capacity=10, retry_after_s=211.5)),
-        (replace(SUSPECT, answer=TIMEOUT, asking=True), _claim(TIMEOUT, outstanding=True)),
+        (SUSPECT._replace(asking=True), {**JUDGED, "claim": {"outstanding": True}}),
+        (SUSPECT._replace(answer=DENIED), _claim(DENIED, used=10, capacity=10, retry_after_s=211.5)),
+        (SUSPECT._replace(answer=TIMEOUT, asking=True), _claim(TIMEOUT, outstanding=True)),
         (
             DOWN,
             {"state": "down", "latched": True, "weight": 0, "app_start": "b2", **_claim(GRANTED, used=3, capacity=10)},
         ),
-        (replace(UP, would_down=True), {"would_be_down": True, "state": "starting", "mode": "enforce"}),
+        (UP._replace(would_down=True), {"would_be_down": True, "state": "starting", "mode": "enforce"}),
     ],
     ids=["begun", "judged", "asking", "denied", "unknown, and asking again", "culled", "would be culled"],
 )
@@ -246,14 +244,14 @@ async def test_verdict_has_state_evidence_and_claim(
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert value.keys() == NAMES
     assert {name: value[name] for name in said} == said
-    assert value["evidence"] == asdict(EVIDENCE)
+    assert value["evidence"] == EVIDENCE._asdict()
     assert answer.body.endswith(b"}\n")
 
 
 async def test_verdict_has_weight_success_rate_and_the_planned_retirement(
     wire: RawConnection, controller: Controller
 ) -> None:
-    old = replace(UP, state=State.RETIRING, born=-894.5)
+    old = UP._replace(state=State.RETIRING, born=-894.5)
     more: dict[str, Any] = {"retire_at": 100.0, "load": Load(0.7, 3.0), "success_rate": 0.50123}
     controller.snapshot = Snapshot(105.5, old, EVIDENCE, 100.0, weight=13, **more)
     value = (await wire.ask(get("/verdict"))).json()

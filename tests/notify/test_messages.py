@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -78,7 +77,7 @@ def test_cull_that_is_not_honoured_and_an_action_that_failed_are_messages_about_
         (TokenAnswered("id", EMPTY, 0.1), True),
         (TokenAnswered("id", EMPTY, 0.1, is_repeated=True), False),
         (TokenAnswered("id", EMPTY, 0.1, is_late=True), False),
-        (TokenAnswered("id", replace(EMPTY, reason="trial"), 0.1), False),
+        (TokenAnswered("id", EMPTY._replace(reason="trial"), 0.1), False),
         (TokenAnswered("id", Granted(5, 5), 0.1), False),
     ],
     ids=["refused", "again", "for another incarnation", "refused for another reason", "granted"],

@@ -31,10 +31,10 @@ UP_LINE = "up ready 100%\n"
 SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"
 LATCH = Latch("app/a/-", 1.0, SENTENCE)
 STARTING = start("app/a", 100.0, Policy())
-UP = replace(STARTING, state=State.UP)
-SUSPECT = replace(UP, state=State.SUSPECT)
-DRAINING = replace(UP, state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
-DOWN = replace(DRAINING, state=State.DOWN)
+UP = STARTING._replace(state=State.UP)
+SUSPECT = UP._replace(state=State.SUSPECT)
+DRAINING = UP._replace(state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
+DOWN = DRAINING._replace(state=State.DOWN)
 STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
     transitions.step(container, StopRequested(), 105.0, Policy())[0] for container in (UP, DRAINING, DOWN)
 )
@@ -60,7 +60,7 @@ def test_line_of_each_state_has_the_weight_or_the_reason(container: Container, s
 @settings(deadline=None)
 @given(st.sampled_from([DRAINING, DOWN, STOPPING_DOWN]), st.text() | st.text(min_size=200))
 def test_any_reason_is_one_short_line_of_ascii(container: Container, reason: str) -> None:
-    said = line(replace(container, latch=replace(LATCH, reason=reason)))
+    said = line(container._replace(latch=replace(LATCH, reason=reason)))
     assert len(said) >= min(127, len(reason) + 11)
     assert said.isascii()
     assert len(said) < 128

@@ -29,11 +29,11 @@ STALE_S = 38.0
 SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"
 LATCH = Latch("app/a/-", 1.0, SENTENCE)
 STARTING = start("app/a", 100.0, Policy())
-UP = replace(STARTING, state=State.UP)
-SUSPECT = replace(UP, state=State.SUSPECT)
-RETIRING = replace(UP, state=State.RETIRING)
-DRAINING = replace(UP, state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
-DOWN = replace(DRAINING, state=State.DOWN)
+UP = STARTING._replace(state=State.UP)
+SUSPECT = UP._replace(state=State.SUSPECT)
+RETIRING = UP._replace(state=State.RETIRING)
+DRAINING = UP._replace(state=State.DRAINING, latch=LATCH, answer=Granted(3, 10))
+DOWN = DRAINING._replace(state=State.DOWN)
 STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
     transitions.step(container, StopRequested(), 105.0, Policy())[0] for container in (UP, DRAINING, DOWN)
 )
@@ -142,7 +142,7 @@ def test_headers_have_weight_state_and_reason(container: Container, weight: int,
 
 @pytest.mark.parametrize("reason", ["a\r\nSet-Cookie: b\0", "\u00fc\u23f1\ud800", "x" * 10_000])
 def test_reason_read_from_disk_is_printable_in_a_header(reason: str) -> None:
-    controller = Controller(replace(DOWN, latch=replace(LATCH, reason=reason)))
+    controller = Controller(DOWN._replace(latch=replace(LATCH, reason=reason)))
     observed = controller.routes()["/health"]().headers["X-Arbiter-Reason"]
     assert observed.isascii()
     assert observed.isprintable()

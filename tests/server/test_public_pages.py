@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 POLLS: Final = ("/health", "/health/haproxy", "/health/nomad", "/health/restart")
 PAGES: Final = ("/livez", "/readyz", "/metrics", "/why")
-UP: Final = replace(start("app/a", 100.0, Policy()), state=State.UP)
+UP: Final = start("app/a", 100.0, Policy())._replace(state=State.UP)
 COST_S: Final = 0.003
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from sidecar.core.claims import Answer, Denied, Granted, Unknown
@@ -17,8 +15,8 @@ NOW = 1_000.0
 UNIX = 50_400.0  # 14:00 UTC
 ERRORS = Reason("errors", 9, 5, "9 server errors")
 BAD = Verdict((ERRORS,))
-UP = replace(start("app/a", NOW, Policy()), state=State.UP, due=NOW + 12.2)
-SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, is_announced=True)
+UP = start("app/a", NOW, Policy())._replace(state=State.UP, due=NOW + 12.2)
+SUSPECT = UP._replace(state=State.SUSPECT, verdict=BAD, is_announced=True)
 EVIDENCE = Evidence(60, 9, {"redis": 9}, {}, 20)
 OUTLOOK = Outlook(UNIX, (5, 12), 10.0)
 ANSWERS: list[Answer | None] = [
@@ -38,7 +36,7 @@ def _remedies(container: Container, outlook: Outlook = OUTLOOK) -> tuple[str, ..
 def test_every_obstacle_has_a_sentence(state: State, answer: Answer | None) -> None:
     for due in (None, NOW - 1, NOW + 5):
         for latch in (None, Latch("c", 1.0, "bad"), Latch("", 1.0, "old", lease="word")):
-            container = replace(SUSPECT, state=state, due=due, answer=answer, lease_answer=answer, latch=latch)
+            container = SUSPECT._replace(state=state, due=due, answer=answer, lease_answer=answer, latch=latch)
             sentences = _remedies(container)
             assert sentences
             assert all(sentence and "{" not in sentence and "None" not in sentence for sentence in sentences)
@@ -63,7 +61,7 @@ def test_every_obstacle_has_a_sentence(state: State, answer: Answer | None) -> N
 )
 def test_refusal_says_when_it_is_over(answer: Answer | None, sentence: str) -> None:
     errors = "5 of 9 errors leave the window in 12s, if no more come"
-    assert _remedies(replace(SUSPECT, answer=answer)) == (errors, sentence)
+    assert _remedies(SUSPECT._replace(answer=answer)) == (errors, sentence)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +76,7 @@ def test_refusal_says_when_it_is_over(answer: Answer | None, sentence: str) -> N
     ids=["minutes", "days"],
 )
 def test_hold_is_shown_with_its_end(hold: Hold, sentence: str) -> None:
-    denied = replace(SUSPECT, answer=Denied("hold", 0, 10, 300.0))
+    denied = SUSPECT._replace(answer=Denied("hold", 0, 10, 300.0))
     assert _remedies(denied, OUTLOOK._replace(hold=hold))[-1] == sentence
 
 
@@ -86,36 +84,36 @@ def test_hold_is_shown_with_its_end(hold: Hold, sentence: str) -> None:
     ("container", "sentence"),
     [
         (UP, "nothing has to change: it is in service"),
-        (replace(UP, verdict=BAD), "5 of 9 errors leave the window in 12s, if no more come"),
-        (replace(UP, state=State.STARTING), "its grace is over, and it is judged, in 13s"),
-        (replace(UP, state=State.STARTING, due=NOW), "its grace is over, and it is judged, now"),
-        (replace(UP, state=State.STARTING, due=None), "its grace is over, and it is judged, at the next check"),
-        (replace(UP, state=State.RETIRING), "or the app is replaced before that"),
+        (UP._replace(verdict=BAD), "5 of 9 errors leave the window in 12s, if no more come"),
+        (UP._replace(state=State.STARTING), "its grace is over, and it is judged, in 13s"),
+        (UP._replace(state=State.STARTING, due=NOW), "its grace is over, and it is judged, now"),
+        (UP._replace(state=State.STARTING, due=None), "its grace is over, and it is judged, at the next check"),
+        (UP._replace(state=State.RETIRING), "or the app is replaced before that"),
         (
-            replace(UP, state=State.DRAINING),
+            UP._replace(state=State.DRAINING),
             (
                 "it is down in 13s, or earlier when no request is in flight; "
                 "then: the container is replaced, or health-arbiter revive"
             ),
         ),
         (
-            replace(SUSPECT, is_announced=False),
+            SUSPECT._replace(is_announced=False),
             "Redis answers a beat, so that the fleet knows that it is suspect; then it claims a token",
         ),
-        (replace(SUSPECT, asking=True), "the answer to its claim is on the way"),
+        (SUSPECT._replace(asking=True), "the answer to its claim is on the way"),
         (
-            replace(SUSPECT, asking=True, order=CullOrder("anna", "free text", State.UP, None)),
+            SUSPECT._replace(asking=True, order=CullOrder("anna", "free text", State.UP, None)),
             "the answer to its claim is on the way, an operator ordered the cull",
         ),
-        (replace(SUSPECT, would_down=True), "nothing else: in shadow mode it stays in service"),
-        (replace(UP, state=State.DOWN), "the container is replaced, or health-arbiter revive"),
+        (SUSPECT._replace(would_down=True), "nothing else: in shadow mode it stays in service"),
+        (UP._replace(state=State.DOWN), "the container is replaced, or health-arbiter revive"),
         (
-            replace(UP, state=State.DOWN, lease_ends=NOW + 90),
+            UP._replace(state=State.DOWN, lease_ends=NOW + 90),
             "or it is not replaced before its lease ends in 1m 30s: then it is up again",
         ),
-        (replace(UP, state=State.STOPPING), "the sidecar is started again"),
+        (UP._replace(state=State.STOPPING), "the sidecar is started again"),
         (
-            replace(UP, state=State.STOPPING, latch=Latch("c", 1.0, "bad")),
+            UP._replace(state=State.STOPPING, latch=Latch("c", 1.0, "bad")),
             "the container is replaced, or health-arbiter revive",
         ),
     ],
@@ -135,7 +133,7 @@ def test_state_says_what_comes_next(container: Container, sentence: str) -> None
     ids=["not asked yet", "denied", "unknown"],
 )
 def test_retiring_container_says_when_it_gets_a_lease(answer: Answer | None, sentence: str) -> None:
-    retiring = replace(UP, state=State.RETIRING, answer=Granted(1, 10), lease_answer=answer)
+    retiring = UP._replace(state=State.RETIRING, answer=Granted(1, 10), lease_answer=answer)
     assert _remedies(retiring)[0] == sentence
 
 
@@ -145,7 +143,7 @@ def test_window_that_is_below_its_limit_already_waits_for_the_next_check() -> No
 
 
 def test_unannounced_suspect_says_what_redis_lacks() -> None:
-    snapshot = Snapshot(NOW, replace(SUSPECT, is_announced=False), EVIDENCE, NOW, beat_error="auth")
+    snapshot = Snapshot(NOW, SUSPECT._replace(is_announced=False), EVIDENCE, NOW, beat_error="auth")
     wanted = words.FAILURES["auth"].remedy
     assert remedies(snapshot, OUTLOOK)[-1].startswith(f"{wanted}, so that the fleet knows that it is suspect; ")
 
@@ -162,5 +160,5 @@ def test_unannounced_suspect_says_what_redis_lacks() -> None:
     ],
 )
 def test_each_rule_says_when_it_is_satisfied(rule: str, sentence: str) -> None:
-    verdict = Verdict((replace(ERRORS, rule=rule),))
-    assert _remedies(replace(SUSPECT, verdict=verdict))[0] == sentence
+    verdict = Verdict((ERRORS._replace(rule=rule),))
+    assert _remedies(SUSPECT._replace(verdict=verdict))[0] == sentence

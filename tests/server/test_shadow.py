@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -36,14 +35,14 @@ HELD: Final = Denied("hold", 0, 10, 60.0, hold=Hold("alice", "looking", 9e9))
 UP: Final = Container(State.UP, 100.0, "web/a", verdict=SICK)
 VARIANTS: Final = {
     "plain": UP,
-    "refused": replace(UP, answer=Denied("window", 10, 10, 60.0), refused=("window",), is_announced=True),
-    "held": replace(UP, answer=HELD, refused=("hold",)),
-    "no clear answer": replace(UP, answer=Unknown("timeout"), unknowns=3, unclear=True, asking=True, asked=True),
-    "ordered": replace(UP, order=CullOrder("alice", "now", State.UP, None), asking=True),
-    "would be down": replace(UP, answer=Granted(1, 10), would_culls=1, would_down=True),
-    "would retire": replace(UP, would_retire=True),
-    "with a token": replace(UP, answer=Granted(1, 10), latch=Latch("web/a/-", 1.0, "culled")),
-    "with a lease": replace(UP, latch=Latch("", 1.0, "old", lease="lease-0"), lease_ends=900.0),
+    "refused": UP._replace(answer=Denied("window", 10, 10, 60.0), refused=("window",), is_announced=True),
+    "held": UP._replace(answer=HELD, refused=("hold",)),
+    "no clear answer": UP._replace(answer=Unknown("timeout"), unknowns=3, unclear=True, asking=True, asked=True),
+    "ordered": UP._replace(order=CullOrder("alice", "now", State.UP, None), asking=True),
+    "would be down": UP._replace(answer=Granted(1, 10), would_culls=1, would_down=True),
+    "would retire": UP._replace(would_retire=True),
+    "with a token": UP._replace(answer=Granted(1, 10), latch=Latch("web/a/-", 1.0, "culled")),
+    "with a lease": UP._replace(latch=Latch("", 1.0, "old", lease="lease-0"), lease_ends=900.0),
 }
 
 
@@ -93,9 +92,9 @@ def published(policy: Policy) -> Snapshot:
 
 def _compare(snapshots: Mapping[str, Snapshot], state: State = State.UP) -> None:
     """Compare all answers with those of a container without errors in enforce mode; it stops if ``state`` is that."""
-    idle = published(replace(SHADOW, enforce=True))
+    idle = published(SHADOW._replace(enforce=True))
     if state is State.STOPPING:
-        idle = replace(idle, container=replace(idle.container, state=state))
+        idle = idle._replace(container=idle.container._replace(state=state))
 
     async def compare() -> None:
         expected = await everything_shown(idle)
@@ -110,8 +109,8 @@ def test_shadow_shows_an_idle_container_in_every_state_and_at_every_weight(state
     seen = published(SHADOW)
     _compare(
         {
-            f"{name} at {percent} %": replace(
-                seen, container=replace(variant, state=state), weight=percent, is_soft_drained=percent < FULL
+            f"{name} at {percent} %": seen._replace(
+                container=variant._replace(state=state), weight=percent, is_soft_drained=percent < FULL
             )
             for name, variant in VARIANTS.items()
             for percent in (FULL, 40, 10)
@@ -123,7 +122,7 @@ def test_shadow_shows_an_idle_container_in_every_state_and_at_every_weight(state
 @in_virtual_time
 async def _story(snapshots: dict[str, Snapshot]) -> None:
     """A container in shadow mode from its first failed request to its end; ``snapshots`` gets each chapter."""
-    policy = replace(SHADOW, lifetime_s=300.0)
+    policy = SHADOW._replace(lifetime_s=300.0)
     async with ControllerRig(policy) as rig:
 
         def keep(chapter: str) -> None:
@@ -176,7 +175,7 @@ def test_shadow_shows_an_idle_container_while_a_real_controller_does_all_that_it
 
 @pytest.mark.parametrize(
     ("policy", "word"),
-    [(replace(SHADOW, enforce=True), "excessive"), (SHADOW, "fine")],
+    [(SHADOW._replace(enforce=True), "excessive"), (SHADOW, "fine")],
     ids=["enforce", "shadow"],
 )
 @in_virtual_time

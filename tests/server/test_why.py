@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,11 +47,10 @@ FLEET = Fleet(
     median_ratio=0.0025,
     draining=1,
 )
-UP = replace(start("app/a", NOW - 12, Policy(), app_start=f"life-{FREE}"), state=State.UP, incarnation=f"life-{FREE}")
-SUSPECT = replace(UP, state=State.SUSPECT, verdict=BAD, due=NOW + 5, is_announced=True)
-HELD = replace(SUSPECT, answer=Denied("hold", 3, 10, 300.0, hold=HOLD))
-DOWN = replace(
-    SUSPECT,
+UP = start("app/a", NOW - 12, Policy(), app_start=f"life-{FREE}")._replace(state=State.UP, incarnation=f"life-{FREE}")
+SUSPECT = UP._replace(state=State.SUSPECT, verdict=BAD, due=NOW + 5, is_announced=True)
+HELD = SUSPECT._replace(answer=Denied("hold", 3, 10, 300.0, hold=HOLD))
+DOWN = SUSPECT._replace(
     state=State.DOWN,
     answer=Granted(3, 10),
     latch=Latch("app/a/life", 1.0, "9 server errors in 60 s"),
@@ -120,7 +118,7 @@ class Memory:
 
     def answered(self, at: float) -> None:
         """The last answer to a claim came at this Unix time."""
-        self.container = replace(self.container, answered_at=NOW - (UNIX - at))
+        self.container = self.container._replace(answered_at=NOW - (UNIX - at))
 
 
 def _ask(handler: Handler, query: str = "") -> web.Response:
@@ -178,7 +176,7 @@ def test_what_is_not_known_is_null_and_a_hold_of_this_sidecar_alone_is_shown() -
 
 
 @pytest.mark.parametrize(
-    "container", [UP, SUSPECT, HELD, DOWN, replace(SUSPECT, order=DOWN.order)], ids=lambda container: container.state
+    "container", [UP, SUSPECT, HELD, DOWN, SUSPECT._replace(order=DOWN.order)], ids=lambda container: container.state
 )
 @pytest.mark.parametrize("query", ["", "?format=text"])
 def test_public_answer_has_no_free_text(container: Container, query: str) -> None:
@@ -214,14 +212,14 @@ def test_culled_container_shows_the_samples_of_its_cull_and_the_next_incarnation
 
 
 def test_wait_grows_shorter_as_the_answer_grows_old() -> None:
-    memory = Memory(replace(SUSPECT, answer=Denied("window", 10, 10, 200.0)))
+    memory = Memory(SUSPECT._replace(answer=Denied("window", 10, 10, 200.0)))
     memory.answered(UNIX - 10.00049)
     value = memory.why.value()
     assert (value["claim"]["retry_after_s"], value["claim"]["at"]) == (190.0, UNIX - 10), "in whole milliseconds"
     assert value["remedies"][1] == "the next token comes back in 3m 10s"
 
 
-COUNTED = replace(FLEET, used=4, capacity=10)
+COUNTED = FLEET._replace(used=4, capacity=10)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +238,7 @@ COUNTED = replace(FLEET, used=4, capacity=10)
 def test_tokens_are_those_of_the_last_answer_to_a_claim_or_a_beat(
     answer: Answer | None, answered_at: float | None, fleet: Fleet | None, expected: tuple[float, ...]
 ) -> None:
-    memory = Memory(replace(SUSPECT, answer=answer), fleet=fleet)
+    memory = Memory(SUSPECT._replace(answer=answer), fleet=fleet)
     if answered_at is not None:
         memory.answered(answered_at)
     budget = memory.why.value()["budget"]
@@ -347,7 +345,7 @@ def test_shadow_says_what_enforcing_would_have_done(decisions: list[tuple[str, s
 )
 def test_text_has_the_rules_that_its_first_line_has_not(sentences: tuple[str, ...], expected: list[str]) -> None:
     reasons = tuple(Reason(f"rule-{number}", 9, 5, sentence) for number, sentence in enumerate(sentences))
-    lines = Memory(replace(DOWN, verdict=Verdict(reasons))).why.text(3_072).splitlines()
+    lines = Memory(DOWN._replace(verdict=Verdict(reasons))).why.text(3_072).splitlines()
     assert [line for line in lines if line.startswith("rule ")] == expected
 
 
@@ -365,13 +363,13 @@ def test_text_has_the_rules_that_its_first_line_has_not(sentences: tuple[str, ..
     ids=["paused again", "paused for less than a second", "duplicate", "median of errors alone"],
 )
 def test_text_has_what_is_unusual_in_the_fleet(changes: dict[str, Any], line: str) -> None:
-    text = Memory(SUSPECT, fleet=replace(FLEET, **changes)).why.text(3_072)
+    text = Memory(SUSPECT, fleet=FLEET._replace(**changes)).why.text(3_072)
     assert any(one.startswith(line) for one in text.splitlines())
 
 
 def test_spared_errors_are_shown_with_the_reason() -> None:
     sentence = "6 errors in 60 s are over the limit of 5, and no more than chance gives at the fleet's usual rate"
-    memory = Memory(replace(UP, verdict=Verdict(spared=sentence)))
+    memory = Memory(UP._replace(verdict=Verdict(spared=sentence)))
     assert memory.why.value()["spared"] == sentence
     assert memory.why.text(3_072).splitlines()[1] == f"spared: {sentence}"
 
@@ -396,7 +394,7 @@ def test_soft_drain_is_shown_beside_the_weight_and_apart_in_shadow_mode() -> Non
 )
 def test_text_fits_what_nomad_keeps_and_keeps_the_most_important(reason: str) -> None:
     verdict = Verdict(tuple(Reason(rule, 9, 5, reason) for rule in ("errors", "kind")))
-    memory = Memory(replace(DOWN, verdict=verdict, latch=Latch("c", 1.0, reason)))
+    memory = Memory(DOWN._replace(verdict=verdict, latch=Latch("c", 1.0, reason)))
     memory.entries = [Entry("suspect", UNIX, "a", detail="sentence " * 6)] * 60
     text = memory.why.text(health.BODY_LIMIT)
     assert 1_500 < len(text.encode()) <= health.BODY_LIMIT
@@ -446,7 +444,7 @@ def test_local_text_has_samples_and_capture_without_control_characters() -> None
 )
 def test_runbook_is_that_of_the_obstacle(changes: dict[str, Any], anchor: str) -> None:
     for listener in ("value", "local"):
-        expected = getattr(Memory(replace(SUSPECT, **changes)).why, listener)()
+        expected = getattr(Memory(SUSPECT._replace(**changes)).why, listener)()
         assert expected["runbook"] == f"https://runbooks.example.org/arbiter{anchor}"
 
 
@@ -455,7 +453,7 @@ def test_every_state_with_every_answer_has_a_text(state: State) -> None:
     for answer in (None, Granted(1, 10), HELD.answer, Denied("hold", 0, 0, 1.0, hold=HOLD), Unknown("timeout")):
         for latch in (None, DOWN.latch, Latch("", 1.0, "retired", lease="word")):
             for shadow in (False, True):
-                memory = Memory(replace(SUSPECT, state=state, answer=answer, latch=latch, would_down=shadow))
+                memory = Memory(SUSPECT._replace(state=state, answer=answer, latch=latch, would_down=shadow))
                 assert json.dumps(memory.why.local())
                 assert memory.why.text(3_072).startswith(f"{state}: ")
 

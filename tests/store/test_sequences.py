@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness.memory_store import MemoryStore
 from harness.stores import CULL, EXPIRY_US, HOLD, S, beat, commit, look, send_beat, suspect
+from harness.strategies import built
 from sidecar.core.claims import Beat, Presence
 from sidecar.core.fleet.records import HoldRow
 from sidecar.core.fleet.view import Edits
@@ -133,7 +133,7 @@ def test_store_of_a_container_alone_answers_its_own_beats_as_that_of_a_fleet_doe
             cause, identity = (text.replace("\n", " ") for text in (sent.cause, sent.identity))
             heard = await send_beat(store, sent._replace(instance="a", cause=cause, identity=identity))
             answers += [(heard.alive, heard.former.rpartition("\n")[0], heard.causes, heard.used, heard.median_errors)]
-            answers.append(replace(await look(store, "a"), **of_a_fleet))  # type: ignore[arg-type]  # of each field's type
+            answers.append((await look(store, "a"))._replace(**of_a_fleet))  # type: ignore[arg-type]  # of each field's type
         return answers
 
     def run(store: type[AloneStore]) -> list[object]:
@@ -166,7 +166,7 @@ MOST: Final = 4
 CLAIMS: Final = st.sampled_from(["", "a", "b", "c", "d", "e"])
 HOLDS: Final = st.dictionaries(st.sampled_from(["", "a"]), st.sampled_from([None, HOLD, HoldRow("\ud800")]), max_size=2)
 CULLS: Final = st.dictionaries(st.sampled_from(["", "a"]), st.sampled_from([None, CULL]), max_size=2)
-EDITS: Final = st.builds(
+EDITS: Final = built(
     Edits,
     culls=CULLS,
     holds=HOLDS,

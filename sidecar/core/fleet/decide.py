@@ -90,7 +90,7 @@ def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
         draft.epoch = replace(draft.epoch, grants=draft.epoch.grants + 1, granted_us=draft.now_us)
     granted = Granted(used, capacity, replayed=is_replay, alive=alive, suspect=draft.suspect)
     bounds, window_us = grant_window.bounds(draft), draft.limits.window_us
-    edits = replace(draft.edits(), grant=claim.claim_id, window_us=window_us, **bounds._asdict())
+    edits = draft.edits()._replace(grant=claim.claim_id, window_us=window_us, **bounds._asdict())
     return granted, edits
 
 

@@ -146,8 +146,7 @@ def _refund_max(settings: FleetSettings, fleet: int) -> int:
 NONE: Final = Share(0)
 
 
-@dataclass(frozen=True, slots=True)
-class RotationPlan:
+class RotationPlan(NamedTuple):
     """How a fleet is replaced by age: each container after ``lifetime_s``, in ``each_s`` seconds, ``slots`` at once.
 
     ``min_healthy`` is the floor that a retirement has to keep, as in ``FleetSettings``. The relations are those of

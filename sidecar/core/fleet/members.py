@@ -16,7 +16,7 @@ from sidecar.core.claims import Fleet, Presence
 from sidecar.core.fleet.fleet_events import fleet_of
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.view import BeatReply, Listing, View
-from sidecar.core.types import US_PER_S, Hold, State, by_name
+from sidecar.core.types import US_PER_S, Hold, State
 
 _LONGEST_INCARNATION: Final = 120
 _LONGEST_VERSION: Final = 50
@@ -145,7 +145,7 @@ def fleet_json(value: Fleet) -> dict[str, Any]:
     holds = {"hold": hold_json(value.hold), "lost_hold": hold_json(value.lost_hold)}
     down = value.down - value.draining
     return {
-        **by_name(value),
+        **value._asdict(),
         "down": down,
         "trials": trials,
         "paused": list(value.paused),
@@ -155,7 +155,7 @@ def fleet_json(value: Fleet) -> dict[str, Any]:
 
 def hold_json(value: Hold | None) -> dict[str, Any] | None:
     """A hold and its scope as JSON values."""
-    return None if value is None else {"scope": "instance" if value.instance else "service", **by_name(value)}
+    return None if value is None else {"scope": "instance" if value.instance else "service", **value._asdict()}
 
 
 def _field(text: str, most: int) -> str:

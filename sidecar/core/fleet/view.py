@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from sidecar.core.claims import Beat, Claim, LeaseRequest, Presence
@@ -12,13 +11,12 @@ from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.types import US_PER_S, Entry
 
 
-@dataclass(frozen=True, slots=True)
-class BeatReply:
+class BeatReply(NamedTuple):
     """The store's answer to a beat; of a record that cannot be read it has the defaults."""
 
     now_us: int
-    epoch: Epoch = field(default_factory=Epoch)
-    state: FleetState = field(default_factory=FleetState)
+    epoch: Epoch = Epoch()
+    state: FleetState = FleetState()
     alive: int = 0
     """Members, the silent and this one included."""
     silent: int = 0
@@ -27,14 +25,14 @@ class BeatReply:
     """The first hundred of these at most, which this beat has struck off."""
     former: str = ""
     """The member row of this instance before."""
-    causes: Mapping[str, int] = field(default_factory=dict)
+    causes: Mapping[str, int] = {}
     """Suspects by cause."""
     settings: int = 1
     """Number of different settings in force."""
     median_errors: int = -1
     median_ratio: int = -1
     """The upper medians of what members reported; -1 if none did."""
-    holds: Mapping[str, HoldRow] = field(default_factory=dict)
+    holds: Mapping[str, HoldRow] = {}
     """Those of the service and of the instance."""
     used: int = 0
     """Grants of the last ``window_us`` that were not refunded."""
@@ -108,15 +106,14 @@ class Known(NamedTuple):
 NEVER_MET: Final = Known()
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """What the store holds at one instant, for a claim or another request of one instance."""
 
     now_us: int
     """The store's clock."""
-    state: FleetState = field(default_factory=FleetState)
-    epoch: Epoch = field(default_factory=Epoch)
-    grants: Mapping[str, int] = field(default_factory=dict)
+    state: FleetState = FleetState()
+    epoch: Epoch = Epoch()
+    grants: Mapping[str, int] = {}
     """Claim ids of the last two windows, and when each was granted."""
     refunded: frozenset[str] = frozenset()
     """Those of them whose token was given back."""
@@ -124,24 +121,24 @@ class View:
     """Grows with each commit; 0: nothing was ever committed."""
     run_id: str = ""
     """The process of the server; ``""`` if it does not tell."""
-    culls: Mapping[str, Cull] = field(default_factory=dict)
-    leases: Mapping[str, Slot] = field(default_factory=dict)
-    holds: Mapping[str, HoldRow] = field(default_factory=dict)
+    culls: Mapping[str, Cull] = {}
+    leases: Mapping[str, Slot] = {}
+    holds: Mapping[str, HoldRow] = {}
     settings: tuple[FleetSettings, ...] = ()
     """All in force."""
     settings_texts: tuple[str, ...] = ()
     """The texts of those that a beat brought lately, also of those that cannot be read."""
     alive: int = 0
     """Members that beat within the expiry."""
-    beating: Mapping[str, str] = field(default_factory=dict)
+    beating: Mapping[str, str] = {}
     """Of the instances in ``culls``, those that beat within the expiry, and the incarnation that each beats for."""
     newest_us: int = 0
     """The latest beat of any member."""
-    causes: Mapping[str, int] = field(default_factory=dict)
+    causes: Mapping[str, int] = {}
     """Suspects by cause."""
-    control: Mapping[str, int] = field(default_factory=dict)
+    control: Mapping[str, int] = {}
     """By ``"<refused|recovered|ended>|<cause>"``: suspects that were refused, and of these that recovered or ended."""
-    member: MemberKey = field(default_factory=MemberKey)
+    member: MemberKey = MemberKey()
     """That of the last beat under the requester's name."""
     seen_us: int = 0
     """The requester's last beat."""
@@ -168,16 +165,14 @@ def settings_in_force(heard: Mapping[str, int], now_us: int) -> tuple[FleetSetti
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ReturnGrant:
+class ReturnGrant(NamedTuple):
     """Give back a lease by its ``holder``, or a token by its claim id."""
 
     instance: str
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
-class Attend:
+class Attend(NamedTuple):
     """Process what a beat shows to be due: arrivals, outcomes, ends."""
 
     beat: Beat
@@ -191,8 +186,7 @@ class Attend:
     """A hold is gone that was not released."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutHold:
+class PutHold(NamedTuple):
     """Freeze the service, or one ``instance``, for ``for_us`` microseconds."""
 
     instance: str
@@ -201,8 +195,7 @@ class PutHold:
     for_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndHold:
+class EndHold(NamedTuple):
     """End a hold; the end of a hold on the service also ends all pauses of causes."""
 
     instance: str
@@ -211,8 +204,7 @@ class EndHold:
 Asked = Claim | LeaseRequest | ReturnGrant | Attend | PutHold | EndHold
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A request, and what the rules have to know of the sidecar that sends it."""
 
     asked: Asked
@@ -222,8 +214,7 @@ class Request:
     """Two containers use this instance name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attended:
+class Attended(NamedTuple):
     """The answer to Attend."""
 
     is_watched: bool = False
@@ -232,15 +223,14 @@ class Attended:
     """It is new, and may be the replacement of a container whose sidecar has not been silent for long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edits:
+class Edits(NamedTuple):
     """The content of one commit, which is written whole or not at all: only what differs from the view."""
 
     state: FleetState | None = None
     epoch: Epoch | None = None
-    culls: Mapping[str, Cull | None] = field(default_factory=dict)
-    leases: Mapping[str, Slot | None] = field(default_factory=dict)
-    holds: Mapping[str, HoldRow | None] = field(default_factory=dict)
+    culls: Mapping[str, Cull | None] = {}
+    leases: Mapping[str, Slot | None] = {}
+    holds: Mapping[str, HoldRow | None] = {}
     """The rows by name; None removes a row."""
     grant: str = ""
     """The claim id that gets a token; one that has a token within the window renews it at no cost."""

@@ -16,7 +16,6 @@ still stand do not get old: missing heartbeats, and a fatal error, from which th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from sidecar.core.claims import Fleet, Presence
@@ -190,7 +189,7 @@ class Assessment:
         """
         baseline = self.baseline
         if self.is_soft_drained and self._policy.enforce:
-            baseline = replace(baseline, share=self._share_of_window)
+            baseline = baseline._replace(share=self._share_of_window)
         return judge(self.measurements.evidence(now), self._policy, baseline)
 
     def turn(self, container: Container, now: float) -> bool:
@@ -210,7 +209,7 @@ class Assessment:
         """Take in what the fleet is now, and what is usual in it."""
         self._fleet = fleet
         usual = self.baseline.fleet.updated(fleet, now, self._policy.error_limit)
-        self.baseline = replace(self.baseline, fleet=usual, own=self.measurements.usual.rates(now))
+        self.baseline = self.baseline._replace(fleet=usual, own=self.measurements.usual.rates(now))
 
     def forget_fleet(self, last: Fleet | None) -> None:
         """Go on with the last answer of the store, or without one if that is too old."""
@@ -220,7 +219,7 @@ class Assessment:
         """Take the present errors for usual ones, if the verdict at a check is fine."""
         if verdict.is_fine and not verdict.spared:
             self.measurements.usual.sample(self.measurements.evidence(now), now)
-            self.baseline = replace(self.baseline, own=self.measurements.usual.rates(now))
+            self.baseline = self.baseline._replace(own=self.measurements.usual.rates(now))
 
     def drain_softly(self, container: Container, elapsed_s: int = 0) -> None:
         """Lower the weight of a suspect at once, as far as the other containers can make up for it."""
@@ -243,4 +242,4 @@ class Assessment:
         self.measurements.clear(heart=effect.heart)
         if effect.heart:
             self.weight, self.success_rate = self.weight.at(FULL), None
-            self.baseline = replace(self.baseline, own=NO_BASELINE.own)
+            self.baseline = self.baseline._replace(own=NO_BASELINE.own)

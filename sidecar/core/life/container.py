@@ -5,7 +5,6 @@ Then what the controller shows of it: a snapshot for readers, and one frozen rec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, NamedTuple
 
@@ -23,8 +22,7 @@ DRAIN_MIN_S: Final = 3.0
 """A drain may end early from then on: HAProxy asks every 2 s, and needs to connect."""
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(NamedTuple):
     """The state of one incarnation of the app; instants are monotonic seconds of one clock."""
 
     state: State
@@ -154,19 +152,19 @@ def start(
 def resume(container: Container, latch: Latch, now: float, drained_for_s: float, policy: Policy) -> Container:
     """The container under a latch from disk: in the rest of its drain, or down; a lease ends that in time."""
     drained_for_s = max(0.0, drained_for_s)  # the wall clock may have stepped back
-    container = replace(container, since=now, latch=latch, out_since=now - drained_for_s)
+    container = container._replace(since=now, latch=latch, out_since=now - drained_for_s)
     if latch.lease:
-        container = replace(container, lease_ends=now + policy.retire_timeout_s - latch.spent_s - drained_for_s)
+        container = container._replace(lease_ends=now + policy.retire_timeout_s - latch.spent_s - drained_for_s)
     if drained_for_s < policy.drain_s:
-        return replace(container, state=State.DRAINING, due=now + policy.drain_s - drained_for_s)
-    return replace(container, state=State.DOWN, due=container.lease_ends)
+        return container._replace(state=State.DRAINING, due=now + policy.drain_s - drained_for_s)
+    return container._replace(state=State.DOWN, due=container.lease_ends)
 
 
 def enter(container: Container, state: State, now: float, due: float | None = None) -> Container:
     """The container in another state, from now on. It keeps its cause while it is out of balance."""
     cause = container.cause if state in _OUT_OF_BALANCE else ""
-    container = replace(container, state=state, since=now, due=due, cause=cause)
-    return replace(container, unknowns=0, is_announced=False, refused=(), unclear=False)
+    container = container._replace(state=state, since=now, due=due, cause=cause)
+    return container._replace(unknowns=0, is_announced=False, refused=(), unclear=False)
 
 
 def out_of_balance(container: Container, now: float, policy: Policy) -> Container:
@@ -218,8 +216,7 @@ _IDLE_STOPPING: Final = Container(State.STOPPING, 0.0, "")
 """What balancers and schedulers see of every container in shadow mode."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The state of the container at ``now``, on the clock of ``Container.since``.
 
     It is published each second; at each check only, while the container is up and nothing is counted.
@@ -270,8 +267,7 @@ class Snapshot:
         return self.weight if self.container.haproxy_up and not self.container.would_down else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One step: what has happened, and the container after it."""
 
     events: tuple[Event, ...]

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from sidecar.core.claims import MANUAL, Answer, Denied, Granted, Presence, Unknown
@@ -68,7 +67,7 @@ def begin(container: Container, trigger: Judged, now: float, policy: Policy) -> 
     container = enter(container, State.UP, now)
     if policy.grace_s <= 0:
         return Step(container, events=(moved,))
-    return Step(replace(container, verdict=None), (ClearWindow(heart=False),), (moved,))
+    return Step(container._replace(verdict=None), (ClearWindow(heart=False),), (moved,))
 
 
 def suspect(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
@@ -76,7 +75,7 @@ def suspect(container: Container, trigger: Judged, now: float, _policy: Policy) 
     if trigger.verdict.is_fine:
         return Step(container)
     suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=trigger.verdict)
-    container = replace(enter(container, State.SUSPECT, now), cause=trigger.verdict.cause, answer=None)
+    container = enter(container, State.SUSPECT, now)._replace(cause=trigger.verdict.cause, answer=None)
     return Step(container, events=(suspected,))
 
 
@@ -85,20 +84,20 @@ def announced(container: Container, trigger: BeatAnswered, now: float, policy: P
     is_about_it = trigger.presence is Presence.SUSPECT and trigger.life == container.life and not container.would_down
     if not is_about_it or container.is_announced:
         return Step(container)
-    container = replace(container, is_announced=True)
+    container = container._replace(is_announced=True)
     if container.asking or container.order is not None:
         return Step(container)
     settle_s = spread(policy.settle_s, trigger.jitter, container.verdict)
     due = max(now + settle_s, now + trigger.wait_s)
     if now < due:
-        return Step(replace(container, due=due))
+        return Step(container._replace(due=due))
     return _claim(container, now)
 
 
 def unannounced(container: Container, _trigger: BeatUnanswered, _now: float, _policy: Policy) -> Step:
     """Stop claiming until the store answers a beat again, unless a person ordered the cull."""
     due = container.due if container.order is not None else None
-    return Step(replace(container, is_announced=False, due=due))
+    return Step(container._replace(is_announced=False, due=due))
 
 
 def pursue(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
@@ -106,7 +105,7 @@ def pursue(container: Container, trigger: Judged, now: float, _policy: Policy) -
     is_fine = trigger.verdict.is_fine
     if not (is_fine or container.order or container.would_down):
         # While the window is empty the last cause stays: the fleet would take another one for another suspect.
-        container = replace(container, cause=trigger.verdict.cause)
+        container = container._replace(cause=trigger.verdict.cause)
     if container.asking:
         return Step(container)
     if is_fine and container.order is None:
@@ -122,22 +121,22 @@ def order(container: Container, trigger: CullOrdered, now: float, _policy: Polic
         return Step(container, events=(OrderIgnored(trigger),))
     lease = unused(container) if container.state is State.RETIRING else ()
     events: tuple[Event, ...] = (OrderTaken(trigger),)
-    container = replace(container, order=CullOrder(trigger.author, trigger.reason, container.state, container.due))
+    container = container._replace(order=CullOrder(trigger.author, trigger.reason, container.state, container.due))
     if container.state is not State.SUSPECT:
         suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=container.verdict, by_order=True)
         container, events = enter(container, State.SUSPECT, now), (*events, suspected)
-    container = replace(container, cause=MANUAL)
+    container = container._replace(cause=MANUAL)
     after, effects, more = Step(container) if container.asking else _claim(container, now)
     return Step(after, (*lease, *effects), (*events, *more))
 
 
 def _claim(container: Container, now: float) -> Step:
     if container.leasing:
-        return Step(replace(container, due=now + LEASE_WAIT_S))
+        return Step(container._replace(due=now + LEASE_WAIT_S))
     if container.order is None and container.verdict is not None and container.verdict.is_old:
-        return Step(replace(container, due=now + OLD_WAIT_S, answer=OLD_ERRORS, answered_at=now))
+        return Step(container._replace(due=now + OLD_WAIT_S, answer=OLD_ERRORS, answered_at=now))
     first = () if container.asked else (SaveMemory(),)
-    return Step(replace(container, asked=True, asking=True, due=None), (*first, ClaimToken(container.claim_id)))
+    return Step(container._replace(asked=True, asking=True, due=None), (*first, ClaimToken(container.claim_id)))
 
 
 def _recover(container: Container, now: float, effects: tuple[GiveBack, ...]) -> Step:
@@ -147,7 +146,7 @@ def _recover(container: Container, now: float, effects: tuple[GiveBack, ...]) ->
         suspect_s=now - container.since,
         would_down_s=now - container.out_since if container.would_down and container.out_since is not None else None,
     )
-    container = replace(enter(container, State.UP, now), would_down=False, out_since=None)
+    container = enter(container, State.UP, now)._replace(would_down=False, out_since=None)
     return Step(container, effects, (recovered,))
 
 
@@ -168,8 +167,8 @@ def answered(container: Container, trigger: ClaimAnswered, now: float, policy: P
     )
     refused = (*refused, reason) if reason and not answer.is_repeated else refused
     unclear = _is_unclear(container, trigger.answer)
-    container = replace(container, asking=False, answer=trigger.answer, answered_at=now)
-    container = replace(container, refused=refused, unclear=unclear)
+    container = container._replace(asking=False, answer=trigger.answer, answered_at=now)
+    container = container._replace(refused=refused, unclear=unclear)
     after, effects, events = _decided(container, trigger, now, policy)
     return Step(after, effects, (answer, *events))
 
@@ -190,13 +189,13 @@ def _is_unclear(container: Container, answer: Answer) -> bool:
 
 
 def _refused(container: Container, answer: Answer, now: float, jitter: float, policy: Policy) -> Step:
-    order, container = container.order, replace(container, order=None)
+    order, container = container.order, container._replace(order=None)
     if order is None or order.back is State.SUSPECT:
-        container = replace(
-            container, cause=container.verdict.cause if order and container.verdict else container.cause
+        container = container._replace(
+            cause=container.verdict.cause if order and container.verdict else container.cause
         )
         container = again(container, answer, now, jitter, policy)
-        return Step(container if container.is_announced else replace(container, due=None))
+        return Step(container if container.is_announced else container._replace(due=None))
     due = now if order.back is State.RETIRING else order.due
     moved = Moved(was=container.state, state=order.back)
     back = enter(container, order.back, now, due=due)
@@ -214,21 +213,21 @@ def again(container: Container, answer: Answer, now: float, jitter: float, polic
         unknowns, delay = container.unknowns + 1, unknown_delay(container.unknowns)
     elif isinstance(answer, Denied):
         delay = min(delay, max(DENIED_LEAST_S, answer.retry_after_s))
-    return replace(container, unknowns=unknowns, due=now + spread(delay, jitter, container.verdict))
+    return container._replace(unknowns=unknowns, due=now + spread(delay, jitter, container.verdict))
 
 
 def _cull(container: Container, trigger: ClaimAnswered, now: float, policy: Policy) -> Step:
     """Drain under the token, and remember it; in shadow mode only count the cull."""
     verdict, order = container.verdict, container.order
-    container = replace(container, out_since=now)
+    container = container._replace(out_since=now)
     if not policy.enforce:
         would = container.would_culls + 1
-        container = replace(container, would_culls=would, would_down=True, order=None, due=None)
+        container = container._replace(would_culls=would, would_down=True, order=None, due=None)
         return Step(container, events=(WouldCull(verdict, order),))
     reason = reasons.verdict(verdict)
     if order is not None:
         reason = f"{reasons.ORDERED}; {reason}" if reason else reasons.ORDERED
-    container = replace(container, latch=Latch(trigger.claim_id, trigger.at, reason))
+    container = container._replace(latch=Latch(trigger.claim_id, trigger.at, reason))
     after = out_of_balance(container, now, policy)
     suspect_s = now - container.since
     culled = Culled(

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from sidecar.core.app_reports import Load
@@ -76,7 +75,7 @@ def judge_alive(container: Container, trigger: Judged, now: float, policy: Polic
     if after.identity.holder and is_due(after, trigger.load, now, policy):
         return _retire(after, now, policy)
     if after.state is State.UP:
-        return Step(replace(after, due=None))
+        return Step(after._replace(due=None))
     moved = Moved(was=after.state, state=State.UP)
     return Step(enter(after, State.UP, now), unused(container), (moved,))
 
@@ -84,16 +83,16 @@ def judge_alive(container: Container, trigger: Judged, now: float, policy: Polic
 def _retire(container: Container, now: float, policy: Policy) -> Step:
     """Ask for the lease, unless a request for it is outstanding; in shadow mode only note that it is due."""
     if not policy.enforce:
-        return Step(replace(container, would_retire=True), events=() if container.would_retire else (WouldRetire(),))
+        return Step(container._replace(would_retire=True), events=() if container.would_retire else (WouldRetire(),))
     if container.leasing:
         return Step(container)
     events: tuple[Moved, ...] = ()
     if container.state is State.UP:
         events = (Moved(was=container.state, state=State.RETIRING),)
-        container = replace(enter(container, State.RETIRING, now, due=now), answer=None)
+        container = enter(container, State.RETIRING, now, due=now)._replace(answer=None)
     if container.due is not None and now < container.due:
         return Step(container, events=events)
-    return Step(replace(container, leasing=True, due=None), (RequestLease(container.identity.holder),), events)
+    return Step(container._replace(leasing=True, due=None), (RequestLease(container.identity.holder),), events)
 
 
 def leased(container: Container, trigger: LeaseAnswered, now: float, policy: Policy) -> Step:
@@ -101,17 +100,16 @@ def leased(container: Container, trigger: LeaseAnswered, now: float, policy: Pol
     if not _is_answer(container, trigger):
         return late(container, trigger, now, policy)
     answered = RetirementAnswered(trigger.answer)
-    container = replace(container, leasing=False, lease_answer=trigger.answer, answered_at=now)
+    container = container._replace(leasing=False, lease_answer=trigger.answer, answered_at=now)
     if not isinstance(trigger.answer, Granted):
         return Step(culling.again(container, trigger.answer, now, trigger.jitter, policy), events=(answered,))
     left_s = policy.retire_timeout_s if trigger.answer.left_s is None else trigger.answer.left_s
     left_s = min(left_s, policy.retire_timeout_s) - trigger.took_s  # the store may have answered at once
     if left_s <= policy.drain_s:  # granted long ago, by a lost answer: too little time is left for a replacement
-        container = replace(container, due=now + policy.check_interval_s)
+        container = container._replace(due=now + policy.check_interval_s)
         return Step(container, (GiveBack(trigger.holder),), (answered,))
     reason = reasons.retired(now - container.born, policy.lifetime_s)
-    container = replace(
-        container,
+    container = container._replace(
         latch=Latch("", trigger.at, reason, lease=trigger.holder, spent_s=policy.retire_timeout_s - left_s),
         out_since=now,
         lease_ends=now + left_s,
@@ -126,7 +124,7 @@ def late(container: Container, trigger: LeaseAnswered, _now: float, _policy: Pol
     """Give back a lease that may have been granted and is no longer needed, unless it is in use."""
     events = (RetirementAnswered(trigger.answer),)
     if _is_answer(container, trigger):
-        container = replace(container, leasing=False, lease_answer=trigger.answer)
+        container = container._replace(leasing=False, lease_answer=trigger.answer)
     return Step(container, not_needed(trigger.answer, trigger.holder, container.lease), events)
 
 
@@ -146,13 +144,13 @@ def _overdue(container: Container, now: float, policy: Policy) -> Step:
     out_s = container.out_s(now)
     if container.is_overdue or container.latch is None or out_s < honour_s(policy.drain_s):
         return Step(container)
-    return Step(replace(container, is_overdue=True), events=(NotHonoured(container.latch.claim_id, out_s),))
+    return Step(container._replace(is_overdue=True), events=(NotHonoured(container.latch.claim_id, out_s),))
 
 
 def revive(container: Container, trigger: ReviveOrdered, now: float, policy: Policy) -> Step:
     """Go up by a person's order, under a new id, because a token is for one incarnation."""
-    container = replace(
-        container, incarnation=trigger.incarnation, identity=trigger.identity, asked=False, answer=None, order=None
+    container = container._replace(
+        incarnation=trigger.incarnation, identity=trigger.identity, asked=False, answer=None, order=None
     )
     return _return(container, now, policy, trigger)
 
@@ -168,8 +166,7 @@ def _return(container: Container, now: float, policy: Policy, order: ReviveOrder
         out_s=container.out_s(now),
         order=order,
     )
-    container = replace(
-        enter(container, State.UP, now),
+    container = enter(container, State.UP, now)._replace(
         latch=None,
         out_since=None,
         is_overdue=False,

@@ -17,7 +17,6 @@ The moves to a cull are in ``culling``, those to a retirement in ``retiring``, t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from sidecar.core.life import culling, retiring
@@ -62,7 +61,7 @@ def step(container: Container, trigger: Trigger, now: float, policy: Policy) -> 
         return Step(container, events=ignored)
     if not isinstance(trigger, Judged):
         return transition.move(container, trigger, now, policy)
-    after, effects, events = transition.move(replace(container, verdict=trigger.verdict), trigger, now, policy)
+    after, effects, events = transition.move(container._replace(verdict=trigger.verdict), trigger, now, policy)
     return Step(after, effects, (Checked(trigger.verdict), *events))
 
 
@@ -76,9 +75,9 @@ def _name_or_restart(container: Container, trigger: AppRestarted, now: float, po
         return _restart(container, trigger, now, policy)
     has_asked = container.asked or container.state is State.RETIRING
     incarnation = container.incarnation if has_asked else trigger.app_start
-    container = replace(container, app_start=trigger.app_start, incarnation=incarnation)
+    container = container._replace(app_start=trigger.app_start, incarnation=incarnation)
     if container.state is State.SUSPECT and not has_asked:  # the fleet knows it by another id
-        container = replace(container, is_announced=False, due=None if container.order is None else container.due)
+        container = container._replace(is_announced=False, due=None if container.order is None else container.due)
     return Step(container, (SaveMemory(),))
 
 
@@ -102,7 +101,7 @@ def _restart(container: Container, trigger: AppRestarted, now: float, policy: Po
 
 def _stop(container: Container, _trigger: StopRequested, now: float, _policy: Policy) -> Step:
     """Leave the balancer. The answer to the scheduler stays: the end of the sidecar must not restart the app."""
-    stopping = replace(enter(container, State.STOPPING, now), stopped_down=not container.nomad_up)
+    stopping = enter(container, State.STOPPING, now)._replace(stopped_down=not container.nomad_up)
     moved = Moved(was=container.state, state=State.STOPPING)
     return Step(stopping, unused(container), (moved,))
 

@@ -12,7 +12,6 @@ This module must not know where errors are counted, or where the medians come fr
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
 from math import ceil, exp, log
 from typing import Final, NamedTuple
 
@@ -28,8 +27,7 @@ KEPT_MIN: Final = 60
 MINUTE_S: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class FleetUsual:
+class FleetUsual(NamedTuple):
     """The medians of the fleet, now and smoothed. None: not known, or a fleet of fewer than three."""
 
     errors: int | None = None  # per window
@@ -51,7 +49,7 @@ class FleetUsual:
             return FleetUsual()
         is_sick = 2 * fleet.suspect >= fleet.alive
         if 0 < error_limit <= errors:
-            return replace(self, errors=errors, ratio=ratio, at=now, is_sick=is_sick)
+            return self._replace(errors=errors, ratio=ratio, at=now, is_sick=is_sick)
         since = now if self.smooth_errors is None else self.since
         part = 1 - exp(min(0.0, _spans(self.at - since) - _spans(now - since)))
         smooth = _smoothed(self.smooth_errors, errors, part), _smoothed(self.smooth_ratio, ratio, part)
@@ -130,8 +128,7 @@ class _Minute(NamedTuple):
     requests: int
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(NamedTuple):
     """What an app's errors are compared with. By default nothing is known, and the limits alone decide."""
 
     fleet: FleetUsual = FleetUsual()

@@ -14,9 +14,8 @@ This module must not know where requests come from, nor which balancer reads the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from sidecar.core.claims import Fleet, Presence
 from sidecar.core.types import Policy
@@ -72,8 +71,7 @@ def share_of_window(before: float, percent: int, elapsed_s: float, window_s: int
     return max(percent / FULL, before - elapsed_s / window_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
+class Weight(NamedTuple):
     """The weight of one container in percent."""
 
     percent: int = FULL
@@ -90,11 +88,11 @@ class Weight:
         if not self.moving and target not in (self.floor, FULL) and abs(gap) < max(LEAST_BAND, BAND * self.percent):
             return self
         move = min(max(gap, -int(FALL_PER_S * elapsed_s)), int(RISE_PER_S * elapsed_s))
-        return replace(self, percent=self.percent + move, moving=move != gap)
+        return self._replace(percent=self.percent + move, moving=move != gap)
 
     def at(self, percent: int) -> Weight:
         """This weight at once, or the floor if that is more."""
-        return replace(self, percent=max(self.floor, percent), moving=False)
+        return self._replace(percent=max(self.floor, percent), moving=False)
 
     def _target(self, rate: float | None) -> int:
         return FULL if rate is None else max(self.floor, round(FULL * rate**3))

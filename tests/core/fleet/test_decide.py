@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.rule_fleet import TERMS, RuleFleet, fleet_of_size, names, word
+from harness.strategies import built
 from sidecar.core.claims import MANUAL, Beat, Claim, Denied, Granted, LeaseRequest, Presence
 from sidecar.core.fleet.decide import MOST_DUPLICATES, decide, is_due
 from sidecar.core.fleet.fleet_settings import FleetSettings
@@ -291,7 +292,7 @@ KNOWN_EPOCH: Final = Epoch(born_us=NOW - 10**9, grants=5, losses=1, lost_us=NOW 
 KNOWN: Final = Known(KNOWN_EPOCH, NOW - 10 * S, 10 * S)
 STATE: Final = FleetState(several_us=NOW - 5 * S)
 QUIET: Final = BeatReply(NOW, epoch=KNOWN_EPOCH, state=STATE, alive=10, former="0\n\n0")
-STRUCK: Final = replace(QUIET, struck=("a",), silent=1)
+STRUCK: Final = QUIET._replace(struck=("a",), silent=1)
 BEAT: Final = Beat("me", "0", Presence.WELL)
 
 
@@ -315,22 +316,22 @@ def test_beat_says_whether_a_decision_is_due(beat: Beat, known: Known, *, is_exp
 @pytest.mark.parametrize(
     ("reply", "is_expected"),
     [
-        pytest.param(replace(QUIET, former=""), True, id="a new row"),
+        pytest.param(QUIET._replace(former=""), True, id="a new row"),
         pytest.param(STRUCK, False, id="one was struck off"),
-        pytest.param(replace(STRUCK, silent=5), True, id="half was"),
-        pytest.param(replace(STRUCK, state=replace(STATE, missing=1)), True, id="one, and somebody is missing"),
-        pytest.param(replace(STRUCK, state=replace(STATE, open_culls={"x": 1})), True, id="one, and a cull is open"),
-        pytest.param(replace(QUIET, state=replace(STATE, due_us=NOW)), True, id="something ends"),
-        pytest.param(replace(QUIET, state=replace(STATE, due_us=NOW + 1)), False, id="not yet"),
-        pytest.param(replace(QUIET, state=replace(STATE, several_us=NOW - 600 * S)), True, id="several, long unsaid"),
-        pytest.param(replace(QUIET, alive=1, state=replace(STATE, several_us=0)), False, id="a single one"),
-        pytest.param(replace(QUIET, epoch=replace(KNOWN_EPOCH, servers="two")), True, id="another address"),
-        pytest.param(replace(QUIET, epoch=replace(KNOWN_EPOCH, grants=4)), True, id="fewer grants"),
-        pytest.param(replace(QUIET, epoch=replace(KNOWN_EPOCH, grants=4, losses=2)), False, id="that is recorded"),
-        pytest.param(replace(QUIET, epoch=replace(KNOWN_EPOCH, born_us=NOW - 5)), True, id="another epoch"),
-        pytest.param(replace(QUIET, run_id="2", epoch=replace(KNOWN_EPOCH, run_id="1")), True, id="another process"),
-        pytest.param(replace(QUIET, run_id="1", epoch=replace(KNOWN_EPOCH, run_id="1")), False, id="the same process"),
-        pytest.param(replace(QUIET, epoch=Epoch(), state=FleetState()), True, id="no record can be read"),
+        pytest.param(STRUCK._replace(silent=5), True, id="half was"),
+        pytest.param(STRUCK._replace(state=replace(STATE, missing=1)), True, id="one, and somebody is missing"),
+        pytest.param(STRUCK._replace(state=replace(STATE, open_culls={"x": 1})), True, id="one, and a cull is open"),
+        pytest.param(QUIET._replace(state=replace(STATE, due_us=NOW)), True, id="something ends"),
+        pytest.param(QUIET._replace(state=replace(STATE, due_us=NOW + 1)), False, id="not yet"),
+        pytest.param(QUIET._replace(state=replace(STATE, several_us=NOW - 600 * S)), True, id="several, long unsaid"),
+        pytest.param(QUIET._replace(alive=1, state=replace(STATE, several_us=0)), False, id="a single one"),
+        pytest.param(QUIET._replace(epoch=replace(KNOWN_EPOCH, servers="two")), True, id="another address"),
+        pytest.param(QUIET._replace(epoch=replace(KNOWN_EPOCH, grants=4)), True, id="fewer grants"),
+        pytest.param(QUIET._replace(epoch=replace(KNOWN_EPOCH, grants=4, losses=2)), False, id="that is recorded"),
+        pytest.param(QUIET._replace(epoch=replace(KNOWN_EPOCH, born_us=NOW - 5)), True, id="another epoch"),
+        pytest.param(QUIET._replace(run_id="2", epoch=replace(KNOWN_EPOCH, run_id="1")), True, id="another process"),
+        pytest.param(QUIET._replace(run_id="1", epoch=replace(KNOWN_EPOCH, run_id="1")), False, id="the same process"),
+        pytest.param(QUIET._replace(epoch=Epoch(), state=FleetState()), True, id="no record can be read"),
     ],
 )
 def test_answer_to_a_beat_shows_whether_a_decision_is_due(reply: BeatReply, *, is_expected: bool) -> None:
@@ -338,8 +339,8 @@ def test_answer_to_a_beat_shows_whether_a_decision_is_due(reply: BeatReply, *, i
 
 
 def test_sidecar_that_knows_nothing_sees_no_other_epoch_and_begins_that_of_a_new_store() -> None:
-    assert not is_due(replace(QUIET, epoch=replace(KNOWN_EPOCH, born_us=NOW - 5)), BEAT, Known(), TERMS)
-    assert is_due(replace(QUIET, epoch=Epoch()), BEAT, Known(), TERMS)
+    assert not is_due(QUIET._replace(epoch=replace(KNOWN_EPOCH, born_us=NOW - 5)), BEAT, Known(), TERMS)
+    assert is_due(QUIET._replace(epoch=Epoch()), BEAT, Known(), TERMS)
 
 
 # -- pure -----------------------------------------------------------------------------------------------------------
@@ -364,7 +365,7 @@ culls = st.builds(
     well_us=st.just(0) | instants,
 )
 trials = st.builds(Trial, st.integers(-1, 12), st.integers(0, 3), instants, st.integers(0, 10**9), instants)
-views = st.builds(
+views = built(
     View,
     st.just(NOW),
     state=st.builds(
@@ -395,7 +396,7 @@ beats = st.builds(
     Beat, instances, lives, st.sampled_from(Presence), kinds, st.sampled_from(["", "me/0", "z"]), st.booleans(),
     st.sampled_from(["", "h"]),
 )  # fmt: skip
-requests = st.builds(
+requests = built(
     Request,
     st.one_of(
         st.builds(Claim, st.sampled_from(["me/0", "new"]), instances, lives, kinds),
@@ -403,7 +404,7 @@ requests = st.builds(
             LeaseRequest, st.sampled_from(["h", "g"]), instances, lives, st.sampled_from(["1", "500p"]), st.just(60.0)
         ),
         st.builds(ReturnGrant, instances, st.sampled_from(["me/0", "h"])),
-        st.builds(Attend, beats, st.sampled_from([(), ("a",), ("a", "b")]), st.integers(0, 5), st.integers(0, 9)),
+        built(Attend, beats, st.sampled_from([(), ("a",), ("a", "b")]), st.integers(0, 5), st.integers(0, 9)),
         st.builds(PutHold, st.sampled_from(["", "me"]), st.just("a"), st.just("b"), st.integers(0, 10**9)),
         st.builds(EndHold, st.sampled_from(["", "me"])),
     ),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from harness.rule_fleet import START_US, TERMS
@@ -52,11 +50,11 @@ ROWS: list[tuple[str, dict[str, object], dict[str, object], list[FleetEvent]]] =
     ("settings differ", {}, {"settings": 2}, [SettingsDiffer(2)]),
     ("settings alike again", {"settings": 2}, {}, []),
     ("process unknown", {}, {"tells_process": False}, [ProcessUnknown()]),
-    ("data lost", {"losses": 1}, {"losses": 2}, [DataLost(replace(CALM, losses=2))]),
+    ("data lost", {"losses": 1}, {"losses": 2}, [DataLost(CALM._replace(losses=2))]),
     ("losses forgotten", {"losses": 2}, {"losses": 1}, []),
     ("hold", {}, {"hold": HOLD}, [HoldBegan(HOLD)]),
     ("same hold", {"hold": HOLD}, {"hold": HOLD}, []),
-    ("another hold", {"hold": HOLD}, {"hold": replace(HOLD, until=1.0)}, [HoldBegan(replace(HOLD, until=1.0))]),
+    ("another hold", {"hold": HOLD}, {"hold": HOLD._replace(until=1.0)}, [HoldBegan(HOLD._replace(until=1.0))]),
     ("hold ended", {"hold": HOLD}, {}, [HoldEnded()]),
     ("hold lost", {"hold": HOLD}, {"lost_hold": HOLD}, [HoldEnded(), HoldLost(HOLD)]),
     ("hold lost as before", {"lost_hold": HOLD}, {"lost_hold": HOLD}, []),
@@ -68,23 +66,23 @@ ROWS: list[tuple[str, dict[str, object], dict[str, object], list[FleetEvent]]] =
 def test_each_change_of_the_fleet_is_an_event(
     before: dict[str, object], after: dict[str, object], events: list[FleetEvent]
 ) -> None:
-    assert list(changes(replace(CALM, **before), replace(CALM, **after))) == events  # type: ignore[arg-type]  # a table
+    assert list(changes(CALM._replace(**before), CALM._replace(**after))) == events  # type: ignore[arg-type]  # a table
 
 
 def test_first_answer_shows_what_is_unusual_and_no_loss_of_earlier_times() -> None:
-    record = FleetWatch().record(replace(CALM, losses=7, duplicate=True), 0.0)
+    record = FleetWatch().record(CALM._replace(losses=7, duplicate=True), 0.0)
     assert (record.events, record.is_first) == ((Duplicated(),), True)
 
 
 def test_store_is_away_once_and_the_fleet_is_compared_with_how_it_was_before() -> None:
     watch = FleetWatch()
-    answers: list[Fleet | Unknown] = [CALM, Unknown("timeout"), Unknown("connection"), replace(CALM, losses=1), CALM]
+    answers: list[Fleet | Unknown] = [CALM, Unknown("timeout"), Unknown("connection"), CALM._replace(losses=1), CALM]
     records = [watch.record(answer, float(second)) for second, answer in enumerate(answers)]
     assert [record.events for record in records] == [
         (),
         (StoreAway("timeout"),),
         (),
-        (StoreBack(2.0), DataLost(replace(CALM, losses=1))),
+        (StoreBack(2.0), DataLost(CALM._replace(losses=1))),
         (),
     ]
     assert [record.answer for record in records] == answers
@@ -102,8 +100,8 @@ def test_fleet_is_what_the_state_and_the_answer_to_the_beat_say() -> None:
         outcomes={"helped|redis": 3, "unhelped|disk": 2, "unclear|a|b": 1},
     )
     counts = {"redis": 4, "disk": 1}
-    reply = replace(HEARD, causes=counts, settings=2, median_errors=3, median_ratio=250_000, used=3, draining=3)
-    fleet = fleet_of(replace(reply, state=state), TERMS, "me", duplicate=True)
+    reply = HEARD._replace(causes=counts, settings=2, median_errors=3, median_ratio=250_000, used=3, draining=3)
+    fleet = fleet_of(reply._replace(state=state), TERMS, "me", duplicate=True)
     assert (fleet.alive, fleet.suspect, fleet.down, fleet.cause, fleet.retiring) == (10, 5, 2, "redis", 1)
     assert fleet.draining == 2, "of those that are down"
     assert fleet.trials == (
@@ -137,7 +135,7 @@ def test_hold_in_force_is_shown_that_of_the_service_first(holds: tuple[str, str]
     }
     held = {scope: rows[kind] for scope, kind in zip(("", "me"), holds, strict=True) if kind in rows}
     expected = None if scope is None else Hold("ada", "look", (NOW + 59 * S) / S, scope)
-    assert fleet_of(replace(HEARD, holds=held), TERMS, "me").hold == expected
+    assert fleet_of(HEARD._replace(holds=held), TERMS, "me").hold == expected
 
 
 @pytest.mark.parametrize(
@@ -146,5 +144,5 @@ def test_hold_in_force_is_shown_that_of_the_service_first(holds: tuple[str, str]
 def test_medians_are_those_of_three_members_at_least_if_they_are_known(
     alive: int, errors: int, ratio: int, shown: tuple[object, object]
 ) -> None:
-    fleet = fleet_of(replace(HEARD, alive=alive, median_errors=errors, median_ratio=ratio), TERMS, "me")
+    fleet = fleet_of(HEARD._replace(alive=alive, median_errors=errors, median_ratio=ratio), TERMS, "me")
     assert (fleet.median_errors, fleet.median_ratio) == shown

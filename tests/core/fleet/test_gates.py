@@ -113,8 +113,8 @@ def serving(alive: int, missing: int, *, seen_us: int = NOW, life: str = "", own
         pytest.param(serving(5, 4, life="2", own=True), FLOOR, id="its former life was"),
         pytest.param(serving(1, 9), LAST, id="the last of ten"),
         pytest.param(serving(0, 2, seen_us=0), LAST, id="nobody serves"),
-        pytest.param(replace(serving(6, 4), beating={"x0": "0"}), FLOOR, id="one that was granted its end serves"),
-        pytest.param(replace(serving(6, 4), beating={"x0": "1"}), None, id="its successor serves"),
+        pytest.param(serving(6, 4)._replace(beating={"x0": "0"}), FLOOR, id="one that was granted its end serves"),
+        pytest.param(serving(6, 4)._replace(beating={"x0": "1"}), None, id="its successor serves"),
     ],
 )
 def test_enough_have_to_be_left(view: View, refusal: GateRefusal | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cases import cases
+from harness.strategies import built
 from sidecar.core.life.assessment import judge
 from sidecar.core.measure.outlier import Baseline, FleetUsual, Rates
 from sidecar.core.types import Evidence, Policy, Verdict
@@ -29,9 +29,9 @@ def requests(failed: int, of: int, kept_ok: int = 0) -> Evidence:
     return Evidence(60, requests=of, failed=failed, kept_ok=kept_ok)
 
 
-RATIO = replace(OFF, error_ratio=0.5)
-SILENT = replace(OFF, heartbeat_timeout_s=15.0)
-LIMITED = replace(OFF, kind_limits=(("redis", 3), ("mysql", 5)))
+RATIO = OFF._replace(error_ratio=0.5)
+SILENT = OFF._replace(heartbeat_timeout_s=15.0)
+LIMITED = OFF._replace(kind_limits=(("redis", 3), ("mysql", 5)))
 
 Told = tuple[str, float, float] | None
 """Rule, number and limit of the one reason; None: the rule is silent."""
@@ -41,15 +41,15 @@ Told = tuple[str, float, float] | None
     "evidence, policy, told",
     {
         "errors: no limit": (holding({"redis": 9_999}), OFF, None),
-        "errors: below": (holding({"redis": 4}), replace(OFF, error_limit=5), None),
-        "errors: at the limit": (holding({"redis": 5}), replace(OFF, error_limit=5), ("errors", 5, 5)),
+        "errors: below": (holding({"redis": 4}), OFF._replace(error_limit=5), None),
+        "errors: at the limit": (holding({"redis": 5}), OFF._replace(error_limit=5), ("errors", 5, 5)),
         "kind: below": (holding({"redis": 2}), LIMITED, None),
         "kind: at the limit": (holding({"redis": 3}), LIMITED, ("kind", 3, 3)),
         "kind: together they are more": (holding({"redis": 2, "mysql": 4}), LIMITED, None),
         "kind: another": (holding({"disk": 100}), LIMITED, None),
         "kind: first of the setting": (holding({"mysql": 9, "redis": 3}), LIMITED, ("kind", 3, 3)),
         "kind: second of the setting": (holding({"mysql": 9, "redis": 2}), LIMITED, ("kind", 9, 5)),
-        "kind: a limit of none": (holding({}), replace(OFF, kind_limits=(("redis", 0),)), None),
+        "kind: a limit of none": (holding({}), OFF._replace(kind_limits=(("redis", 0),)), None),
         "fatal: one is enough": (Evidence(60, fatal=1), OFF, ("fatal", 1, 1)),
         "fatal: several": (Evidence(60, fatal=7), OFF, ("fatal", 7, 1)),
         "ratio: too few to tell": (requests(19, of=19), RATIO, None),
@@ -60,7 +60,7 @@ Told = tuple[str, float, float] | None
         "ratio: what went well before weighs": (requests(20, of=20, kept_ok=21), RATIO, None),
         "ratio: but is no request of the window": (requests(19, of=19, kept_ok=1), RATIO, None),
         "ratio: off": (requests(99, of=99), OFF, None),
-        "ratio: none failed": (requests(0, of=99), replace(RATIO, error_ratio=0.001), None),
+        "ratio: none failed": (requests(0, of=99), RATIO._replace(error_ratio=0.001), None),
         "heartbeat: off": (Evidence(60, heartbeat_age_s=9_999.0), OFF, None),
         "heartbeat: never heard": (Evidence(60), SILENT, None),
         "heartbeat: in time": (Evidence(60, heartbeat_age_s=14.999), SILENT, None),
@@ -78,7 +78,7 @@ def test_rule_speaks_from_its_limit_on_and_names_its_number(evidence: Evidence, 
     [
         (
             holding({"redis": 1}),
-            replace(OFF, kind_limits=(("redis", 1),)),
+            OFF._replace(kind_limits=(("redis", 1),)),
             "1 server error of kind redis in 60 s, its limit is 1",
         ),
         (Evidence(60, fatal=1), OFF, "the app reported a fatal error, one is enough"),
@@ -89,7 +89,7 @@ def test_rule_speaks_from_its_limit_on_and_names_its_number(evidence: Evidence, 
         ),
         (
             requests(3, of=1_000),
-            replace(RATIO, error_ratio=0.0025),
+            RATIO._replace(error_ratio=0.0025),
             "3 of 1000 requests failed in 60 s, that is 0.3 %, the limit is 0.25 %",
         ),
         (Evidence(60, heartbeat_age_s=16.25), SILENT, "no heartbeat for 16.2 s, the limit is 15 s"),
@@ -182,7 +182,7 @@ def test_errors_that_chance_explains_are_fine_and_said_so(kinds: dict[str, int],
 def test_errors_below_one_percent_of_the_requests_are_not_too_many(
     errors: int, requests: int, failed: int, limit: int | None, share: float, *, outlier: bool
 ) -> None:
-    evidence = replace(holding({"redis": errors}), requests=requests, failed=failed)
+    evidence = holding({"redis": errors})._replace(requests=requests, failed=failed)
     verdict = judge(evidence, Policy(outlier=outlier), Baseline(share=share))
     assert [reason.limit for reason in verdict.reasons] == ([] if limit is None else [limit])
     if limit is None:
@@ -190,7 +190,7 @@ def test_errors_below_one_percent_of_the_requests_are_not_too_many(
 
 
 def test_limit_by_kind_is_not_a_part_of_the_requests() -> None:
-    evidence = replace(holding({"redis": 3}), requests=36_000, failed=3)
+    evidence = holding({"redis": 3})._replace(requests=36_000, failed=3)
     assert [reason.rule for reason in judge(evidence, KINDS).reasons] == ["kind"]
 
 
@@ -218,14 +218,14 @@ def test_what_is_no_count_of_errors_speaks_whatever_is_usual() -> None:
 def test_cause_is_the_kind_of_most_errors_or_the_rule_that_spoke(
     kinds: dict[str, int], heartbeat_age_s: int, cause: str
 ) -> None:
-    evidence = replace(holding(kinds), heartbeat_age_s=heartbeat_age_s)
+    evidence = holding(kinds)._replace(heartbeat_age_s=heartbeat_age_s)
     assert judge(evidence, Policy(error_limit=5, heartbeat_timeout_s=3)).cause == cause
 
 
 # -- every number that a rule judges by -----------------------------------------------------------------------
 
 whole = st.integers(0, 30)
-evidences = st.builds(
+evidences = built(
     Evidence,
     st.just(60),
     errors=whole,
@@ -236,7 +236,7 @@ evidences = st.builds(
     kept_ok=whole,
     heartbeat_age_s=st.none() | st.floats(0, 100),
 )
-policies = st.builds(
+policies = built(
     Policy,
     error_limit=whole,
     kind_limits=st.dictionaries(st.sampled_from(["redis", "mysql"]), whole).map(lambda limits: tuple(limits.items())),
@@ -245,9 +245,9 @@ policies = st.builds(
 )
 
 
-baselines = st.builds(
+baselines = built(
     Baseline,
-    st.builds(FleetUsual, st.none() | whole, st.none() | st.floats(0, 1), st.none() | st.floats(0, 30)),
+    built(FleetUsual, st.none() | whole, st.none() | st.floats(0, 1), st.none() | st.floats(0, 30)),
     st.builds(Rates, st.floats(0, 30), st.floats(0, 1)),
 )
 
@@ -271,30 +271,30 @@ def test_comparing_never_makes_a_verdict_worse(evidence: Evidence, policy: Polic
 
 # -- old errors -------------------------------------------------------------------------------------------------
 
-OLD = replace(holding({"redis": 5}), newest_age_s=11)
+OLD = holding({"redis": 5})._replace(newest_age_s=11)
 
 
 @cases(
     "evidence, policy, is_old",
     {
         "the last error is over ten seconds old": (OLD, Policy(), True),
-        "it is not": (replace(OLD, newest_age_s=10), Policy(), False),
-        "a longer check interval": (replace(OLD, newest_age_s=20), Policy(check_interval_s=20.0), False),
-        "older than that, too": (replace(OLD, newest_age_s=21), Policy(check_interval_s=20.0), True),
+        "it is not": (OLD._replace(newest_age_s=10), Policy(), False),
+        "a longer check interval": (OLD._replace(newest_age_s=20), Policy(check_interval_s=20.0), False),
+        "older than that, too": (OLD._replace(newest_age_s=21), Policy(check_interval_s=20.0), True),
         "failed requests": (Evidence(60, requests=20, failed=20, failed_age_s=11), Policy(), True),
         "recent failed requests": (Evidence(60, requests=20, failed=20, failed_age_s=10), Policy(), False),
         "a recent failed request beside old errors": (
-            replace(OLD, requests=9, failed=1, failed_age_s=3),
+            OLD._replace(requests=9, failed=1, failed_age_s=3),
             Policy(),
             False,
         ),
         "errors of one kind": (
-            replace(OLD, kinds={"redis": 2}, errors=2),
+            OLD._replace(kinds={"redis": 2}, errors=2),
             Policy(error_limit=0, kind_limits=(("redis", 2),)),
             True,
         ),
-        "no heartbeat": (replace(OLD, heartbeat_age_s=40.0), Policy(heartbeat_timeout_s=30.0), False),
-        "a fatal error": (replace(OLD, fatal=1), Policy(), False),
+        "no heartbeat": (OLD._replace(heartbeat_age_s=40.0), Policy(heartbeat_timeout_s=30.0), False),
+        "a fatal error": (OLD._replace(fatal=1), Policy(), False),
         "nothing": (holding({}), Policy(), False),
     },
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from harness.containers import (
@@ -55,7 +53,7 @@ WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
 def test_each_state_has_its_presence_in_the_fleet(
     state: State, changes: dict[str, object], presence: Presence, life: str
 ) -> None:
-    container = replace(begun(), state=state, **changes)  # type: ignore[arg-type]  # a table
+    container = begun()._replace(state=state, **changes)  # type: ignore[arg-type]  # a table
     assert (container.presence, container.life) == (presence, life)
     assert (container.instance, container.claim_id) == ("alloc", f"{APP}/{life}")
 
@@ -73,13 +71,13 @@ def test_each_state_has_its_presence_in_the_fleet(
 def test_latched_sidecar_comes_back_in_the_rest_of_its_drain(
     drain_s: float, drained_for_s: float, state: State, due: float | None
 ) -> None:
-    policy = replace(POLICY, drain_s=drain_s)
+    policy = POLICY._replace(drain_s=drain_s)
     container = resume(begun(policy), LATCH, 100.0, drained_for_s, policy)
     assert (container.state, container.due, container.latch) == (state, due, LATCH)
     assert step(container, FINE, 110.0, policy)[0].state is DOWN
 
 
 def test_snapshot_has_no_weight_for_a_container_out_of_balance_and_tells_its_instants_in_unix_time() -> None:
-    snapshot = Snapshot(100.0, replace(begun(), state=UP), Evidence(60), None, weight=40, unix=5_000.0)
-    assert (snapshot.share, replace(snapshot, container=replace(begun(), state=DOWN, latch=LATCH)).share) == (40, 0)
+    snapshot = Snapshot(100.0, begun()._replace(state=UP), Evidence(60), None, weight=40, unix=5_000.0)
+    assert (snapshot.share, snapshot._replace(container=begun()._replace(state=DOWN, latch=LATCH)).share) == (40, 0)
     assert (snapshot.unix_of(90.0), snapshot.unix_of(101.5)) == (4_990.0, 5_001.5)

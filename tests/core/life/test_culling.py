@@ -45,8 +45,8 @@ SETTLED: list[Row] = [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, ClaimToken)]
 """Up, sick at 5 s, asked at 8 s."""
 
 CULLED: list[Row] = [*SETTLED, (9, GRANTED, DRAINING)]
-WARM_UP = replace(POLICY, grace_s=30.0)
-OLD = replace(SICK, verdict=replace(SICK.verdict, is_old=True))
+WARM_UP = POLICY._replace(grace_s=30.0)
+OLD = replace(SICK, verdict=SICK.verdict._replace(is_old=True))
 
 
 def idle(at: float) -> Judged:
@@ -71,7 +71,7 @@ def idle(at: float) -> Judged:
             [*CULLED, (15, idle(8), DRAINING), (18, idle(11.999), DRAINING), (19, SICK, DOWN)],
         ),
         "a drain shorter than that has its own end": (
-            replace(POLICY, drain_s=2.0),
+            POLICY._replace(drain_s=2.0),
             [*CULLED, (10, idle(10), DRAINING), (11, idle(11), DOWN)],
         ),
         "unknown asks again after a second": (
@@ -107,10 +107,10 @@ def settling() -> Container:
 
 @pytest.mark.parametrize("event", [SICK, ORDERED], ids=["due", "ordered"])
 def test_claim_waits_a_quarter_of_a_second_at_a_time_for_the_answer_to_a_request_for_a_lease(event: Trigger) -> None:
-    waiting, effects = step(replace(settling(), leasing=True), event, 8.0, POLICY)
+    waiting, effects = step(settling()._replace(leasing=True), event, 8.0, POLICY)
     assert (waiting.due, waiting.asking, effects) == (8.25, False, ())
     assert step(waiting, SICK, 8.2, POLICY)[1] == ()
-    assert asks(step(replace(waiting, leasing=False), SICK, 8.25, POLICY)[1]) == [f"{APP}/one"]
+    assert asks(step(waiting._replace(leasing=False), SICK, 8.25, POLICY)[1]) == [f"{APP}/one"]
 
 
 def test_suspect_with_old_errors_claims_nothing_until_another_error_or_an_order() -> None:
@@ -178,7 +178,7 @@ def test_refused_order_leads_back_and_is_not_tried_again(container: Container, p
 
 @pytest.mark.parametrize("drained_for_s", [0.0, 99.0], ids=["draining", "down"])
 def test_revived_container_is_up_as_another_life_of_the_same_app(drained_for_s: float) -> None:
-    old = replace(resume(begun(), LATCH, 0.0, drained_for_s, POLICY), answer=GRANTED)
+    old = resume(begun(), LATCH, 0.0, drained_for_s, POLICY)._replace(answer=GRANTED)
     revived, effects = step(old, REVIVED, 20.0, POLICY)
     assert effects == (ClearWindow(heart=False), SaveMemory())
     assert (revived.state, revived.latch, revived.answer, revived.verdict) == (UP, None, None, None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from harness.containers import (
@@ -59,7 +57,7 @@ from sidecar.core.life.events import (
 from sidecar.core.life.transitions import step
 from sidecar.core.types import Policy, State
 
-SHADOW, SHADOW_AGING = replace(POLICY, enforce=False), replace(AGING, enforce=False)
+SHADOW, SHADOW_AGING = POLICY._replace(enforce=False), AGING._replace(enforce=False)
 UP = step(begun(), FINE, 0.0, POLICY).container
 WOULD = step(asking(SHADOW), answered(asking(), GRANTED), 4.0, SHADOW).container
 VERDICT = SICK.verdict

@@ -50,7 +50,7 @@ from sidecar.core.life.retiring import due_at, is_due
 from sidecar.core.types import Latch, Policy, State
 
 ASK, RELEASE = RequestLease("lease-1"), GiveBack("lease-1")
-PATIENT = replace(AGING, busy_load=0.5)
+PATIENT = AGING._replace(busy_load=0.5)
 Row = tuple[float, Trigger | Answer, State, list[RequestLease | GiveBack]]
 """Second, what happens (an answer is that to our lease), the state it leads to, and what is wished of the lease."""
 
@@ -79,7 +79,7 @@ DUE: list[Row] = [(0, FINE, UP, []), (99.9, FINE, UP, []), (100, FINE, RETIRING,
         ),
         "granted again after a lost answer": (AGING, [(105, REPLAYED, DRAINING, []), (115, SICK, DOWN, [])]),
         "idle ends the drain": (AGING, [(105, GRANTED, DRAINING, []), (109, replace(FINE, idle_at=109), DOWN, [])]),
-        "without a drain down at once": (replace(AGING, drain_s=0.0), [(105, GRANTED, DOWN, [])]),
+        "without a drain down at once": (AGING._replace(drain_s=0.0), [(105, GRANTED, DOWN, [])]),
         "asks once while the request is on its way": (
             AGING,
             [(101, FINE, RETIRING, []), (104, FINE, RETIRING, []), (105, GRANTED, DRAINING, [])],
@@ -117,7 +117,7 @@ def test_due_container_goes_under_a_lease_and_never_without(policy: Policy, rows
 
 
 def test_retired_container_is_latched_without_a_token_and_says_how_old_it_was() -> None:
-    container, effects = step(retiring(), leased(GRANTED), 21_720.0, replace(AGING, lifetime_s=21_600.0))
+    container, effects = step(retiring(), leased(GRANTED), 21_720.0, AGING._replace(lifetime_s=21_600.0))
     assert container.latch == Latch("", 1_000.0, "retired at age 6h 2m, its lifetime is 6h", lease="lease-1")
     assert effects == (SaveMemory(),)
     assert (container.asked, container.would_culls) == (False, 0)
@@ -172,7 +172,7 @@ def test_retired_container_that_nobody_replaces_is_up_again_and_tries_again_a_qu
 
 
 def test_lease_that_was_granted_before_by_a_lost_answer_lasts_as_long_as_the_store_says() -> None:
-    again = replace(GRANTED, replayed=True, left_s=25.0)
+    again = GRANTED._replace(replayed=True, left_s=25.0)
     container, _ = step(retiring(), leased(again, took_s=1.0), 102.0, AGING)
     assert (container.state, container.lease_ends) == (DRAINING, 126.0)
     assert container.latch is not None
@@ -181,7 +181,7 @@ def test_lease_that_was_granted_before_by_a_lost_answer_lasts_as_long_as_the_sto
 
 
 def test_lease_that_is_nearly_over_is_given_back_and_asked_for_anew() -> None:
-    container, effects = step(retiring(), leased(replace(GRANTED, left_s=10.5), took_s=0.5), 100.5, AGING)
+    container, effects = step(retiring(), leased(GRANTED._replace(left_s=10.5), took_s=0.5), 100.5, AGING)
     assert (container.state, container.latch, effects) == (RETIRING, None, (RELEASE,))
     assert container.due == 100.5 + AGING.check_interval_s
 
@@ -206,7 +206,7 @@ def test_restarted_sidecar_goes_on_with_what_is_left(gone_s: float, state: State
 
 
 def test_life_that_chance_gave_no_word_is_not_retired() -> None:
-    check_story([(0, FINE, UP, []), (1_000, FINE, UP, [])], container=replace(begun(AGING), identity=NO_IDENTITY))
+    check_story([(0, FINE, UP, []), (1_000, FINE, UP, [])], container=begun(AGING)._replace(identity=NO_IDENTITY))
 
 
 # -- stopping, shadow, revival --------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_life_that_chance_gave_no_word_is_not_retired() -> None:
 
 @pytest.mark.parametrize("state", [DRAINING, DOWN])
 def test_revival_of_a_retired_container_resigns_and_leaves_it_in_peace_for_a_while(state: State) -> None:
-    container, effects = step(replace(retired(), state=state), REVIVED, 120.0, AGING)
+    container, effects = step(retired()._replace(state=state), REVIVED, 120.0, AGING)
     assert effects == (ClearWindow(heart=False), RELEASE, SaveMemory())
     assert (container.state, container.latch, container.life) == (UP, None, "revived-1")
     assert container.identity == RandomIdentity("lease-2")
@@ -241,7 +241,7 @@ def test_order_comes_before_a_retirement_whose_lease_may_have_been_granted() -> 
 
 
 HOURS = Policy(lifetime_s=21_600.0)
-PATIENT_HOURS = replace(HOURS, busy_load=0.5)
+PATIENT_HOURS = HOURS._replace(busy_load=0.5)
 BUSY_LOAD, IDLE_LOAD = Load(0.8, 5.0), Load(0.5, 5.0)
 
 

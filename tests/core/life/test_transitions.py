@@ -64,7 +64,7 @@ from sidecar.core.life.events import (
 from sidecar.core.life.transitions import TRANSITIONS
 from sidecar.core.types import Hold, Policy, Reason, State, Verdict
 
-HELD = replace(DENIED, reason="hold", hold=Hold("ann", "deploy", 1_000.0))
+HELD = DENIED._replace(reason="hold", hold=Hold("ann", "deploy", 1_000.0))
 
 # -- every pair -----------------------------------------------------------------------------------------------
 
@@ -82,8 +82,7 @@ def containers(state: State) -> list[Container]:
         [None, *(CullOrder("ann", "it leaks", back, 5.0) for back in backs)],
     )
     return [
-        replace(
-            begun(AGING, app_start=name),
+        begun(AGING, app_start=name)._replace(
             state=state,
             due=due,
             asking=asking,
@@ -125,14 +124,14 @@ def test_event_leads_to_every_state_that_the_table_names_and_to_no_other(state: 
         for container in containers(state)
         for variant in variants(event, container)
         for now in (0.0, 100.0)
-        for policy in (POLICY, AGING, replace(AGING, enforce=False), replace(AGING, settle_s=0.0, drain_s=0.0))
+        for policy in (POLICY, AGING, AGING._replace(enforce=False), AGING._replace(settle_s=0.0, drain_s=0.0))
     ]
     assert {after.state for _, after, _ in steps} | {state} == reachable(state, event)
     if (state, event) not in TRANSITIONS:
         assert all(after is before and not effects for before, after, effects in steps)
 
 
-WARM_UP = replace(POLICY, grace_s=30.0)
+WARM_UP = POLICY._replace(grace_s=30.0)
 
 
 # -- back-off -------------------------------------------------------------------------------------------------
@@ -169,7 +168,7 @@ def test_jitter_shrinks_the_further_the_worst_number_is_beyond_its_limit(
     look = sick(*numbers)
     suspect, _ = step_and_beat(begun(), look, 0.0, POLICY, jitter=1.0)
     assert suspect.due == pytest.approx(3.0 * (1 + 0.25 * part))
-    container = replace(asking(), verdict=look.verdict)
+    container = asking()._replace(verdict=look.verdict)
     refused, _ = step(container, answered(container, DENIED, jitter=1.0), 100.0, POLICY)
     assert refused.due == pytest.approx(100.0 + 10.0 * (1 + 0.25 * part))
 
@@ -248,15 +247,15 @@ def test_suspect_knows_why_it_was_refused_until_it_recovers(
         now += 60.0
         container, _ = step(container, SICK, now, POLICY)
     assert (container.refused, told) == (refused, repeated)
-    container, _ = step(replace(container, asking=False), FINE, now, POLICY)
+    container, _ = step(container._replace(asking=False), FINE, now, POLICY)
     assert (container.refused, container.answer, container.answered_at) == ((), answers[-1], now - 60.0)
     assert step(container, SICK, now, POLICY)[0].answer is None, "an answer to the last suspicion"
 
 
 # -- the cause --------------------------------------------------------------------------------------------------
 
-MYSQL = Judged(replace(SICK.verdict, cause="mysql"))
-SHADOW = replace(POLICY, enforce=False)
+MYSQL = Judged(SICK.verdict._replace(cause="mysql"))
+SHADOW = POLICY._replace(enforce=False)
 
 
 @cases(
@@ -283,7 +282,7 @@ def test_cause_is_that_of_the_suspicion_and_stays_until_the_container_is_back(
     container, found = begun(policy), []
     for now, trigger in enumerate(triggers):
         if isinstance(trigger, Answer):
-            container = replace(container, asking=True)
+            container = container._replace(asking=True)
             trigger = answered(container, trigger)  # noqa: PLW2901 - the answer to the claim of now
         container, _ = step_and_beat(container, trigger, 100.0 * now, policy)
         found.append(container.cause)

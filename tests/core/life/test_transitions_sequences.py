@@ -29,6 +29,7 @@ from harness.containers import (
     UP,
     reachable,
 )
+from harness.strategies import built
 from sidecar.core.claims import Answer, Denied, Fleet, Granted, Presence, RandomIdentity
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, resume, start
@@ -50,7 +51,7 @@ from sidecar.core.life.events import (
 )
 from sidecar.core.types import Policy
 
-policies = st.builds(
+policies = built(
     Policy,
     check_interval_s=st.just(10.0),
     grace_s=st.sampled_from([0.0, 30.0]),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.cases import cases
+from harness.strategies import built
 from sidecar.core.app_reports import (
     ErrorLevel,
     ErrorReport,
@@ -49,7 +49,7 @@ NOTHING = Evidence(60)
 
 def just_now(evidence: Evidence) -> Evidence:
     """The evidence with errors of the current second."""
-    return replace(evidence, newest_age_s=0)
+    return evidence._replace(newest_age_s=0)
 
 
 @cases(
@@ -182,19 +182,19 @@ reports = st.one_of(
     st.builds(ErrorReport, few, st.sampled_from(ErrorLevel), st.sampled_from(KINDS), fatal=st.booleans()),
     st.builds(Results, requests, requests),
     st.builds(Heartbeat),
-    st.builds(Sample, st.dictionaries(st.sampled_from(KINDS), few), requests),
+    built(Sample, st.dictionaries(st.sampled_from(KINDS), few), requests),
 )
 pauses = st.sampled_from([0.0, 0.25, 1.0, 5.0, WINDOW_S - 1, WINDOW_S, 3 * WINDOW_S])
 stories = st.lists(st.tuples(pauses, reports), max_size=12)
 """Short and rich in edges: a rule is met or missed by one."""
 
-policies = st.builds(
+policies = built(
     Policy,
     error_limit=st.sampled_from([0, 1, 5]),
     kind_limits=st.sampled_from([(), (("redis", 3), ("mysql", 2))]),
     error_ratio=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
 )
-strict_policies = st.builds(replace, policies, heartbeat_timeout_s=st.sampled_from([0.0, 5.0]))
+strict_policies = st.builds(Policy._replace, policies, heartbeat_timeout_s=st.sampled_from([0.0, 5.0]))
 
 OLD_SUCCESSES = [(0.0, Results(40, 0)), (5.0, Results(0, 20))]
 RATIO_ALONE = Policy(error_limit=0, error_ratio=0.5)

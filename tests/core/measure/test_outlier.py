@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from harness.cases import cases
@@ -127,7 +125,7 @@ def fleet_has(median: int, smooth: float) -> Baseline:
     {
         "nothing known": (NO_BASELINE, holding(9), Usual(0.0, is_own=False)),
         "smoothed median": (Baseline(USUAL), holding(9), Usual(2.0, is_own=False)),
-        "median now": (Baseline(replace(USUAL, errors=3)), holding(9), Usual(3, is_own=False)),
+        "median now": (Baseline(USUAL._replace(errors=3)), holding(9), Usual(3, is_own=False)),
         "own past": (Baseline(USUAL, Rates(2.5, 0.0)), holding(9), Usual(2.5, is_own=True)),
         "own past of one without a fleet": (
             Baseline(FleetUsual(), Rates(2.5, 0.01)),
@@ -140,7 +138,7 @@ def fleet_has(median: int, smooth: float) -> Baseline:
             Usual(12.0, is_own=False),
         ),
         "of few requests few": (
-            Baseline(replace(USUAL, smooth_ratio=0.003), Rates(9.0, 0.0)),
+            Baseline(USUAL._replace(smooth_ratio=0.003), Rates(9.0, 0.0)),
             holding(9, 100, 9),
             Usual(0.3, is_own=False),
         ),
@@ -166,7 +164,7 @@ def test_errors_are_compared_with_the_most_that_is_usual(baseline: Baseline, evi
         "three are usual": (Policy(), fleet_has(3, 3.0), 5, 17),
         "a limit far above": (Policy(), fleet_has(3, 3.0), 50, 50),
         "just below the limit": (Policy(), fleet_has(4, 4.0), 5, 19),
-        "nobody stands out": (Policy(), replace(fleet_has(5, 0.0), own=Rates(9.0)), 5, 5),
+        "nobody stands out": (Policy(), fleet_has(5, 0.0)._replace(own=Rates(9.0)), 5, 5),
         "chance explains the median": (Policy(), fleet_has(16, 3.0), 5, 42),
         "and now it does not": (Policy(), fleet_has(17, 3.0), 5, 5),
         "nobody stands out by a kind": (Policy(), fleet_has(5, 0.0), 2, 2),
