@@ -7,12 +7,12 @@ Nothing of redis-py is imported before the first call.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import chain
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from sidecar.core.claims import Beat
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_row
@@ -23,8 +23,6 @@ from sidecar.store.protocol import MAX_CAUSES, MAX_STRUCK, NOTED_S, SHARED_S, Co
 
 if TYPE_CHECKING:
     from sidecar.store.redis_client import RedisClient
-
-T = TypeVar("T")
 
 KEPT_S: Final = 35 * 24 * 3600
 """How long the keys of a service stay after its end: a monthly report needs the ledger that long."""
@@ -71,7 +69,8 @@ class RedisStore:
         self._unclear: dict[str, str] = {}
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
-        return await self._run(content.READ, content.view, instance, window_us, expiry_us)
+        async with self._in_turn() as client:
+            return await client.run(content.view, content.READ, self._prefix, (instance, window_us, expiry_us))
 
     async def commit(self, revision: int, edits: Edits) -> int:
         word, now_us, _ = await self._commit(str(revision), edits)
@@ -82,47 +81,82 @@ class RedisStore:
         return now_us
 
     async def beat(self, beat: Beat, *, settings: str, window_us: int, expiry_us: int) -> BeatReply:
+        read = partial(content.beat_reply, instance=beat.instance)
         arguments = (
             *(beat.instance, beat.presence.value, member_row(beat), beat.errors),
             *("" if beat.ratio is None else beat.ratio, settings, beat.about, window_us, expiry_us),
             *(MAX_STRUCK, MAX_CAUSES, KEPT_S * 1000),
         )
-        return await self._in_turn(lambda client: self._beat(client, beat.instance, arguments))
+        async with self._in_turn() as client:
+            try:
+                return await client.run(read, content.BEAT, self._prefix, arguments)
+            finally:
+                self.lost.clear()  # its end asks for this beat, and a failure repeats the beat by itself
+                client.watch()
 
     async def members(self, *, most: int, since_us: int) -> Listing:
-        return await self._in_turn(lambda client: self._members(client, most, since_us))
+        async with self._in_turn() as client:
+            alive = await client.ask(content.times, "ZRANGE", self._key("alive"), 0, -1, "WITHSCORES")
+            names = sorted(alive)[:most]
+            rows, abouts = await self._values(client, "members", names), await self._values(client, "abouts", names)
+            newest = ("+inf", f"({since_us}", "BYSCORE", "REV", "LIMIT", 0, most, "WITHSCORES")
+            left = await client.ask(content.times, "ZRANGE", self._key("departed"), *newest)
+            culled = await client.ask(content.names, "HGETALL", self._key("culls"))
+            culled_abouts = zip(culled, await self._values(client, "abouts", culled), strict=True)
+        return Listing(
+            [(name, alive[name], row, about) for name, row, about in zip(names, rows, abouts, strict=True)],
+            [(name, at) for name, at in left.items() if name not in alive],
+            {name: about for name, about in culled_abouts if about},
+        )
 
     async def count(self, key: str, window_s: int) -> int:
         """Increment the article's key, which is not a key of the service; return the count."""
-        return await self._in_turn(lambda client: client.ask(content.count, "EVAL", _COUNT, 1, key, window_s))
+        async with self._in_turn() as client:
+            return await client.ask(content.count, "EVAL", _COUNT, 1, key, window_s)
 
     async def note(self, entries: Sequence[Entry]) -> int:
         return (await self._commit("", Edits(entries=tuple(entries))))[2] if entries else 0
 
     async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
         """At most ``most`` entries of the ledger, in the order of arrival, without those that no sidecar wrote."""
-        return await self._in_turn(lambda client: self._entries(client, content.start_id(since, after), most))
+        start, key = content.start_id(since, after), self._key("events")
+        async with self._in_turn() as client:
+            for _ in range(_MAX_PAGES):
+                page = await client.ask(content.entries, "XRANGE", key, start, "+", "COUNT", most)
+                read = [entry for _, entry in page if entry is not None]
+                if read or len(page) < most:
+                    return read
+                start = f"({page[-1][0]}"
+        return []
 
     async def first(self, word: str, for_s: float) -> bool:
         """Whether this is the first call; the caller that repeats it after a failure is still the first."""
-        return await self._in_turn(lambda client: self._first(client, word, max(1, round(for_s * 1000))))
+        key, for_ms = self._key(f"first:{word}"), max(1, round(for_s * 1000))
+        async with self._in_turn() as client:
+            caller = self._unclear.setdefault(word, token_hex(8))
+            while len(self._unclear) > _MAX_UNCLEAR:
+                del self._unclear[next(iter(self._unclear))]
+            was_first = await client.ask(_is_set, "SET", key, caller, "NX", "PX", for_ms)
+            if not was_first:
+                was_first = await client.ask(lambda reply: reply == caller.encode(), "GET", key)
+            self._unclear.pop(word, None)
+            return was_first
 
     async def aclose(self) -> None:
         """End the connection, within the timeout."""
         if self._client is not None:
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 async with asyncio.timeout(self._timeout_s):
                     await self._client.aclose()
 
-    def _key(self, name: str) -> str:
-        return f"{self._prefix}:{name}"
-
-    async def _in_turn(self, call: Callable[[RedisClient], Awaitable[T]]) -> T:
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[RedisClient]:
+        """Lend the client to one call at a time, within the time limit."""
         client = self._client or await self._opened()
         try:
             async with asyncio.timeout(self._timeout_s), self._turn:
                 try:
-                    return await call(client)
+                    yield client
                 finally:
                     client.watch_soon()
         except TimeoutError as error:
@@ -139,72 +173,28 @@ class RedisStore:
                     raise StoreError("internal") from error
             return self._client
 
-    async def _run(self, script: content.Script, read: Callable[[Any], T], *arguments: str | int) -> T:
-        return await self._in_turn(lambda client: client.run(read, script, self._keys_of(script), arguments))
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}:{name}"
 
-    def _keys_of(self, script: content.Script) -> list[str]:
-        return [self._key(name) for name in script.keys]
-
-    async def _beat(self, client: RedisClient, instance: str, arguments: Sequence[str | int]) -> BeatReply:
-        read = partial(content.beat_reply, instance=instance)
-        try:
-            return await client.run(read, content.BEAT, self._keys_of(content.BEAT), arguments)
-        finally:
-            self.lost.clear()  # its end asks for this beat, and a failure repeats the beat by itself
-            client.watch()
+    async def _values(self, client: RedisClient, key: str, names: Sequence[str]) -> list[str]:
+        """The values of these names in a hash."""
+        read: list[str] = []
+        for begin in range(0, len(names), _ROWS_AT_ONCE):  # health answers go between the replies
+            some = names[begin : begin + _ROWS_AT_ONCE]
+            read += await client.ask(content.texts, "HMGET", self._key(key), *some)
+        return read
 
     async def _commit(self, revision: str, edits: Edits) -> tuple[int, int, int]:
         writes = list(_writes(edits))
-        return await self._run(
-            content.COMMIT,
-            content.committed,
+        arguments: tuple[str | int, ...] = (
             *(revision, edits.grant, edits.window_us, edits.capacity, edits.most, len(writes), len(edits.refund)),
             *(self._events_max, KEPT_S * 1000, NOTED_S * US_PER_S, SHARED_S * US_PER_S),
             *chain.from_iterable(writes),
             *edits.refund,
             *chain.from_iterable(map(content.fields_of, edits.entries)),
         )
-
-    async def _members(self, client: RedisClient, most: int, since_us: int) -> Listing:
-        async def values(key: str, names: Sequence[str]) -> list[str]:
-            read: list[str] = []
-            for begin in range(0, len(names), _ROWS_AT_ONCE):  # health answers go between the replies
-                some = names[begin : begin + _ROWS_AT_ONCE]
-                read += await client.ask(content.texts, "HMGET", self._key(key), *some)
-            return read
-
-        alive = await client.ask(content.times, "ZRANGE", self._key("alive"), 0, -1, "WITHSCORES")
-        names = sorted(alive)[:most]
-        rows, abouts = await values("members", names), await values("abouts", names)
-        newest = ("+inf", f"({since_us}", "BYSCORE", "REV", "LIMIT", 0, most, "WITHSCORES")
-        left = await client.ask(content.times, "ZRANGE", self._key("departed"), *newest)
-        culled = await client.ask(content.names, "HGETALL", self._key("culls"))
-        culled_abouts = zip(culled, await values("abouts", culled), strict=True)
-        return Listing(
-            [(name, alive[name], row, about) for name, row, about in zip(names, rows, abouts, strict=True)],
-            [(name, at) for name, at in left.items() if name not in alive],
-            {name: about for name, about in culled_abouts if about},
-        )
-
-    async def _entries(self, client: RedisClient, start: str, most: int) -> list[Entry]:
-        for _ in range(_MAX_PAGES):
-            page = await client.ask(content.entries, "XRANGE", self._key("events"), start, "+", "COUNT", most)
-            read = [entry for _, entry in page if entry is not None]
-            if read or len(page) < most:
-                return read
-            start = f"({page[-1][0]}"
-        return []
-
-    async def _first(self, client: RedisClient, word: str, for_ms: int) -> bool:
-        caller = self._unclear.setdefault(word, token_hex(8))
-        while len(self._unclear) > _MAX_UNCLEAR:
-            del self._unclear[next(iter(self._unclear))]
-        key = self._key(f"first:{word}")
-        was_first = await client.ask(_is_set, "SET", key, caller, "NX", "PX", for_ms)
-        if not was_first:
-            was_first = await client.ask(lambda reply: reply == caller.encode(), "GET", key)
-        self._unclear.pop(word, None)
-        return was_first
+        async with self._in_turn() as client:
+            return await client.run(content.committed, content.COMMIT, self._prefix, arguments)
 
 
 def _writes(edits: Edits) -> Iterator[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from socket import gaierror
 from ssl import SSLEOFError, SSLError, SSLZeroReturnError
@@ -93,11 +93,9 @@ class RedisClient:
         hint = "; does this port speak TLS?" if self._address.startswith("rediss") else ""
         return f"{self._address}: no connection{hint}"
 
-    async def run(
-        self, read: Callable[[Any], T], script: Script, keys: Sequence[str], arguments: Iterable[str | int]
-    ) -> T:
-        """As ``ask``, with a script: sent by its digest, and in full to a server that does not know it."""
-        command = (len(keys), *keys, *arguments)
+    async def run(self, read: Callable[[Any], T], script: Script, prefix: str, arguments: Sequence[str | int]) -> T:
+        """As ``ask``, with a script and its keys: by its digest, and in full to a server that does not know it."""
+        command = (len(script.keys), *(f"{prefix}:{name}" for name in script.keys), *arguments)
         try:
             return await self.ask(read, "EVALSHA", script.sha, *command)
         except StoreError as error:
