@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NoReturn, Protocol, cast
+from typing import Any, Final, NoReturn
 
 UNKNOWN_KIND: Final = "unknown"
 _KIND_LENGTH: Final = 64
@@ -34,13 +34,6 @@ class BadSelectorError(ValueError):
     """A selector that cannot be read. The text says what is wrong, and at which character, counted from 1."""
 
 
-class Pattern(Protocol):
-    """The part of a compiled expression that is used."""
-
-    def fullmatch(self, text: str, /) -> object | None:
-        """Not None if the whole text fits."""
-
-
 @dataclass(frozen=True, slots=True)
 class Matcher:
     """One condition on a label: ``=``, ``!=``, ``=~`` or ``!~``. A label that is missing counts as empty."""
@@ -48,7 +41,7 @@ class Matcher:
     label: str
     operator: str
     value: str
-    _pattern: Pattern | None = field(default=None, compare=False, repr=False)
+    _pattern: Any = field(default=None, compare=False, repr=False)  # a compiled expression of RE2
 
     def matches(self, value: str) -> bool:
         """Whether the label's value fits; an expression has to fit all of it."""
@@ -159,7 +152,7 @@ class _Reader:
         return _ESCAPE.sub(unescape, string[1] if string[2] is None else string[2])
 
 
-def _compile(expression: str) -> Pattern:
+def _compile(expression: str) -> Any:
     """Compile with RE2, the engine of Prometheus: label values come from the network, and it matches in linear time."""
     import re2  # noqa: PLC0415 - 3 MiB, for sidecars whose selectors have a regular expression
 
@@ -167,7 +160,7 @@ def _compile(expression: str) -> Pattern:
     options.log_errors = False
     options.dot_nl = True
     try:
-        return cast("Pattern", re2.compile(expression, options))
+        return re2.compile(expression, options)
     except re2.error as error:
         (cause,) = error.args
         raise ValueError(cause.decode() if isinstance(cause, bytes) else cause) from None

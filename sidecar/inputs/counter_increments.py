@@ -77,10 +77,12 @@ class _Process:
         ``from_zero``: a series that is new has begun at zero; otherwise it counts nothing yet.
         """
         last = self.values.get(key)
-        others = self.others.get(key, ())
         self.values[key] = value
         if last is None:
             return value if from_zero else 0.0
+        if value >= last and key not in self.others:  # nearly always
+            return value - last
+        others = self.others.get(key, ())
         seen = (last, *others)
         nearest = max((other for other in seen if other <= value), default=None)
         if nearest is None:
@@ -222,19 +224,12 @@ def _slices(uses: Sequence[SeriesUse], values: Sequence[float]) -> Iterator[Iter
 
 
 def _count(part: Iterable[Reading], process: _Process, tally: _Tally, *, from_zero: bool) -> None:
-    """Add the increments of these readings; few calls, because there may be thousands."""
-    last_values, others, counter = process.values, process.others, Role.COUNTER
+    """Add the increments of these readings."""
     for use, value in part:
-        key, role, _, _ = use
-        if role is counter and 0 <= value <= MAX_COUNT:
+        if use.role is Role.COUNTER and 0 <= value <= MAX_COUNT:
             tally.series += 1
-            last = last_values.get(key)
-            if last is None or value < last or key in others:
-                rise = process.rise(key, value, from_zero=from_zero)
-                if rise is None:
-                    tally.unknown += 1
-                else:
-                    tally.add(use, rise)
-            elif value > last:
-                last_values[key] = value
-                tally.add(use, value - last)
+            rise = process.rise(use.key, value, from_zero=from_zero)
+            if rise is None:
+                tally.unknown += 1
+            elif rise:
+                tally.add(use, rise)

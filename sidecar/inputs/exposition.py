@@ -94,27 +94,28 @@ class Scanner(Generic[T]):
         return Page(self._found, self._values, cut_off=has_rest and not whole)
 
     def _scan(self, lines: bytes) -> None:
-        """Read whole lines, each behind a newline, with as few calls as possible: there may be thousands."""
-        resolve, found, values = self._resolve, self._found.append, self._values.append
+        """Read whole lines, each behind a newline."""
         for begin, line in self._lines.items():
             if begin not in lines:
                 continue
             for series, value, rest in line.findall(lines):
                 try:
                     number = float(value)
-                    use = resolve(series)
+                    use = self._resolve(series)
                 except ValueError:  # an exemplar, a timestamp, a digit separator of Python, or no line at all
                     self._read((series + (rest or b" " + value)).strip())
                 else:
-                    if use is not None:
-                        values(number)
-                        found(use)
+                    self._keep(use, number)
 
     def _read(self, line: bytes) -> None:
         series, fields = _split_line(line)
         use = self._resolve(series)
         if use is not None:
-            self._values.append(_value_of(fields, line))
+            self._keep(use, _value_of(fields, line))
+
+    def _keep(self, use: T | None, value: float) -> None:
+        if use is not None:
+            self._values.append(value)
             self._found.append(use)
 
 

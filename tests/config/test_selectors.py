@@ -67,25 +67,13 @@ def test_bad_selector_says_what_and_where(text: str, complaint: str) -> None:
         parse_selectors(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("a(?=b)", "a(?!b)", "(?<=a)b", "(?<!a)b", r"(a)\1", "(?P<x>a)(?P=x)", "(?>a)", "a++", "a{2}+", r"a\Z"),
-        *("(?#x)a", "a**", "(?(1)a)"),
-    ],
-)
+@pytest.mark.parametrize("text", ["a(?=b)", "(?<!a)b", r"(a)\1", "(?>a)", "a++", r"a\Z"])
 def test_regex_that_prometheus_does_not_know_is_refused(text: str) -> None:
     with pytest.raises(BadSelectorError, match="not a regular expression of Prometheus"):
         parse_selectors(f"up{{a=~`{text}`}}")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("[[:alpha:]]", r"\pL", "a+", "[+*+]+", r"a\++", "(?i)a", "(?:a|b)", "(?P<x>a)", "[]a]", r"\d\w\s\b"),
-        *("a{2,3}?", "[^[]"),
-    ],
-)
+@pytest.mark.parametrize("text", ["[[:alpha:]]", r"\pL", "(?i)a", "(?:a|b)", "[]a]", "a{2,3}?"])
 def test_regex_of_prometheus_is_taken(text: str) -> None:
     (selector,) = parse_selectors(f"up{{a=~`{text}`}}")
     assert selector.matchers[0].value == text

@@ -93,10 +93,5 @@ def test_the_known_keys_of_a_file_with_an_unknown_one_still_count(tmp_path: Path
     assert sources.read(NAMES, {"config": str(file)}, {}).layers["file"] == {"settle": 2}
 
 
-def test_every_preset_sets_known_settings_only() -> None:
-    for preset in sources.PRESETS.values():
-        assert preset.keys() <= {*NAMES}
-
-
 def test_what_the_app_reads_for_itself_is_no_unknown_setting() -> None:
     assert load({}, {"ARBITER_APP_START": "boot-7"}) == load({}, {})
