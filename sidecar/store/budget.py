@@ -113,19 +113,15 @@ class FleetBudget:
         Unknown has one of the words in ``core.explain.words.FAILURES``. A local hold denies, also one that began
         during the claim.
         """
-        refusal = self.local_holds.refusal()
-        answer: Answer = refusal or await self._answer(claim, claim.instance)
-        return self.local_holds.refusal() or answer
+        return await self._unless_held(claim)
 
     async def retire(self, lease: LeaseRequest) -> Answer:
         """Ask for a lease to retire, as ``claim``; the same holder is granted again. It costs no token."""
-        refusal = self.local_holds.refusal()
-        answer: Answer = refusal or (ALONE if self._is_alone else await self._answer(lease, lease.instance))
-        return self.local_holds.refusal() or answer
+        return self.local_holds.refusal() or ALONE if self._is_alone else await self._unless_held(lease)
 
     async def give_back(self, instance: str, holder: str) -> bool | Unknown:
         """Give back the lease of this holder, or the token of this claim id; whether it was granted."""
-        return cast("bool | Unknown", await self._answer(ReturnGrant(instance, holder), instance))
+        return cast("bool | Unknown", await self._answer(ReturnGrant(instance, holder)))
 
     async def beat(self, beat: Beat) -> Fleet | Unknown:
         """Report the state of the container to the fleet; the state of the fleet, with the local hold if no other."""
@@ -206,13 +202,17 @@ class FleetBudget:
 
     # -- decisions ----------------------------------------------------------------------------------------------
 
-    async def _answer(self, asked: Asked, instance: str) -> Any:
-        decided = await _clear(self._decide(asked, instance))
+    async def _unless_held(self, asked: Claim | LeaseRequest) -> Answer:
+        answer: Answer = self.local_holds.refusal() or await self._answer(asked)
+        return self.local_holds.refusal() or answer
+
+    async def _answer(self, asked: Claim | LeaseRequest | ReturnGrant | PutHold | EndHold) -> Any:
+        decided = await _clear(self._decide(asked, asked.instance))
         return decided if isinstance(decided, Unknown) else decided.answer
 
     async def _both(self, order: PutHold | EndHold, by_other: Callable[[FleetBudget], Awaitable[Any]]) -> Any:
         """The answer of both budgets to an order: unknown if either is, else the first that is not false."""
-        own = self._answer(order, order.instance)
+        own = self._answer(order)
         if self._other is None:
             return await own
         other = self._other()
