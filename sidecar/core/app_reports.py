@@ -20,31 +20,25 @@ class ErrorLevel(StrEnum):
 
 
 class ErrorReport(NamedTuple):
-    """The app reports ``errors`` errors. With 0 it only announces ``app_start``, its id of its incarnation.
-
-    ``version``: of the app, if it tells.
-    """
+    """The app reports ``errors`` errors. With 0 it only announces ``app_start``."""
 
     errors: int = 1
     level: ErrorLevel = ErrorLevel.SERVER_ERROR
     kind: str = "unknown"
     message: str | None = None
     fingerprint: str | None = None
-    fatal: bool = False
-    app_start: str | None = None
-    version: str | None = None
+    fatal: bool = False  # the app cannot recover from it
+    app_start: str | None = None  # the app's id of its incarnation
+    version: str | None = None  # of the app
 
 
 class Results(NamedTuple):
-    """The app reports the requests that succeeded and that failed since its last report.
-
-    ``in_flight``: requests under way in the whole app, None if unknown. ``load``: how busy the app is, in any unit.
-    """
+    """The app reports the requests that succeeded and that failed since its last report."""
 
     ok: int = 0
     failed: int = 0
-    in_flight: int | None = None
-    load: float | None = None
+    in_flight: int | None = None  # requests under way in the whole app; None if unknown
+    load: float | None = None  # how busy the app is, in any unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +47,13 @@ class Heartbeat:
 
 
 class Sample(NamedTuple):
-    """A scrape of the app's metrics page, as increments since the last one.
+    """A scrape of the app's metrics page, as increments since the last one."""
 
-    ``errors`` by kind, ``requests`` in all; ``in_flight`` is a gauge. ``app_start``: the id of the
-    incarnation, if the page has it. ``unknown``: series that decreased without a new process; they do not count.
-    """
-
-    errors: dict[str, int]
-    requests: int = 0
-    in_flight: float | None = None
-    app_start: str | None = None
-    unknown: int = 0
+    errors: dict[str, int]  # by kind
+    requests: int = 0  # in all
+    in_flight: float | None = None  # a gauge
+    app_start: str | None = None  # the id of the incarnation, if the page has it
+    unknown: int = 0  # series that decreased without a new process; they do not count
 
 
 @dataclass(frozen=True, slots=True)

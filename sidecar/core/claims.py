@@ -23,31 +23,23 @@ class Presence(StrEnum):
 
 
 class Claim(NamedTuple):
-    """A request for a token. A repeated claim keeps its ``claim_id``. ``cause``: the kind of most errors.
+    """A request for a token. Two containers may have one name and incarnation: an app may report any text as that."""
 
-    ``identity``: the random word of the incarnation, which its sidecar keeps; empty if it has none. Two containers may
-    have one name and one incarnation, because an app may report any text as that.
-    """
-
-    claim_id: str
+    claim_id: str  # a repeated claim keeps it
     instance: str = ""
     incarnation: str = ""
-    cause: str = "unknown"
-    identity: str = ""
+    cause: str = "unknown"  # the kind of most errors
+    identity: str = ""  # the random word of the incarnation, which its sidecar keeps; empty if it has none
 
 
 class LeaseRequest(NamedTuple):
-    """The request for a lease to retire.
+    """The request for a lease to retire."""
 
-    ``slots``: number of leases, ``2``, or ``100p`` for 100 thousandths of the fleet. ``holder``: a random id of this
-    lease. Its slot is free again at the latest ``timeout_s`` after the grant.
-    """
-
-    holder: str
+    holder: str  # a random id of this lease
     instance: str
     incarnation: str
-    slots: str
-    timeout_s: float
+    slots: str  # number of leases, ``2``, or ``100p`` for 100 thousandths of the fleet
+    timeout_s: float  # after the grant; then its slot is free again at the latest
 
 
 MANUAL: Final = "manual"
@@ -65,43 +57,35 @@ REVIVED: Final = "revived"
 
 
 class Granted(NamedTuple):
-    """A token, or a lease. ``replayed``: this claim was granted before, and costs no second token.
-
-    ``alive`` and ``suspect`` are 0 where no fleet is known. ``left_s``: remaining time of a lease; None for a token.
-    """
+    """A token, or a lease."""
 
     used: int
     capacity: int
-    replayed: bool = False
-    alive: int = 0
+    replayed: bool = False  # this claim was granted before, and costs no second token
+    alive: int = 0  # 0 where no fleet is known, as the next one
     suspect: int = 0
-    left_s: float | None = None
+    left_s: float | None = None  # remaining time of a lease; None for a token
 
 
 class Denied(NamedTuple):
-    """No token: ``reason`` is a word of ``words.REFUSALS``; asking again before ``retry_after_s`` is of no use.
+    """No token."""
 
-    ``cause``: the cause that most suspects share, if any. ``hold``: the hold that refused. ``is_other_process``: the
-    store was restarted or failed over shortly before.
-    """
-
-    reason: str
+    reason: str  # a word of ``words.REFUSALS``
     used: int
     capacity: int
-    retry_after_s: float
+    retry_after_s: float  # asking again before is of no use
     alive: int = 0
     suspect: int = 0
-    cause: str = ""
-    hold: Hold | None = None
-    is_other_process: bool = False
+    cause: str = ""  # the cause that most suspects share, if any
+    hold: Hold | None = None  # the one that refused
+    is_other_process: bool = False  # the store was restarted or failed over shortly before
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """No clear answer, therefore no token."""
 
-    error: str
-    """A word of ``words.FAILURES``."""
+    error: str  # a word of ``words.FAILURES``
 
     said: str = field(default="", compare=False)
     """The address, and what Redis or the network said; for the log and for operators, never for strangers."""
@@ -127,84 +111,54 @@ class Beat(NamedTuple):
     instance: str
     incarnation: str
     presence: Presence
-    cause: str = "unknown"
-    """Of a suspect, or of a container that is down."""
-    claim_id: str = ""
-    """The token of a container that is down."""
-    first: bool = False
-    """The store has not answered a beat of this sidecar yet."""
-    lease: str = ""
-    """The holder of the lease of a container that is down for its retirement."""
+    cause: str = "unknown"  # of a suspect, or of a container that is down
+    claim_id: str = ""  # the token of a container that is down
+    first: bool = False  # the store has not answered a beat of this sidecar yet
+    lease: str = ""  # the holder of the lease of a container that is down for its retirement
     about: str = ""
     """The description of the container for people (``core.fleet.members.About``); empty: that of the last beat."""
-    errors: int = 0
-    """Server errors in the window now."""
-    ratio: int | None = None
-    """Failed requests per million, None if too few are known."""
-    refused: bool = False
-    """A suspect that was denied a token."""
-    identity: str = ""
-    """As in ``Claim``."""
+    errors: int = 0  # server errors in the window now
+    ratio: int | None = None  # failed requests per million, None if too few are known
+    refused: bool = False  # a suspect that was denied a token
+    identity: str = ""  # as in ``Claim``
 
 
 class CauseTrial(NamedTuple):
-    """The trial of culls for one cause: ``out`` of at most ``limit`` culls have no outcome yet.
-
-    ``paused_s``: seconds until the next cull for this cause, because the last one did not help; 0: not paused.
-    ``failures``: culls in a row that did not help. ``since``: Unix seconds at which the episode began in which the
-    limit was earned; 0: the cause has no episode now.
-    """
+    """The trial of culls for one cause: ``out`` of at most ``limit`` culls have no outcome yet."""
 
     cause: str
     limit: int
     out: int
-    paused_s: float = 0.0
-    failures: int = 0
-    since: float = 0.0
+    paused_s: float = 0.0  # seconds until the next cull, because the last one did not help; 0: not paused
+    failures: int = 0  # culls in a row that did not help
+    since: float = 0.0  # when the episode began in which the limit was earned; 0: the cause has no episode now
 
 
 class Fleet(NamedTuple):
     """The fleet, as the store's answer to a beat describes it."""
 
-    alive: int
-    """Containers that serve or start."""
-    suspect: int = 0
-    """Those of them that are suspect."""
-    down: int = 0
-    """Culled or retired containers that are not replaced yet."""
-    cause: str = ""
-    """The cause that most suspects share, if any."""
-    trials: tuple[CauseTrial, ...] = ()
-    """The causes with culls."""
-    settings: int = 1
-    """Number of different settings in force."""
-    losses: int = 0
-    """Number of data losses of the store."""
-    helped: int = 0
-    """Culls so far by outcome, as the next two."""
+    alive: int  # containers that serve or start
+    suspect: int = 0  # those of them that are suspect
+    down: int = 0  # culled or retired containers that are not replaced yet
+    cause: str = ""  # the cause that most suspects share, if any
+    trials: tuple[CauseTrial, ...] = ()  # the causes with culls
+    settings: int = 1  # number of different settings in force
+    losses: int = 0  # number of data losses of the store
+    helped: int = 0  # culls so far by outcome, as the next two
     unhelped: int = 0
     unclear: int = 0
     hold: Hold | None = None
-    retiring: int = 0
-    """Leases in use."""
-    culls_by: tuple[tuple[str, str, int], ...] = ()
-    """Outcome, cause, and number of culls."""
-    used: int = 0
-    """Tokens in use."""
-    capacity: int = 0
-    """Tokens in all; 0: not known."""
+    retiring: int = 0  # leases in use
+    culls_by: tuple[tuple[str, str, int], ...] = ()  # outcome, cause, and number of culls
+    used: int = 0  # tokens in use
+    capacity: int = 0  # tokens in all; 0: not known
     median_errors: int | None = None
     """Median of the members' errors in the window; None in a fleet of fewer than three, as the next one."""
-    median_ratio: float | None = None
-    """Median of the parts of their requests that failed, from 0 to 1."""
-    duplicate: bool = False
-    """Another container beats under the instance name of this one."""
-    tells_process: bool = True
-    """The store tells its process, so that its restart is noticed."""
-    lost_hold: Hold | None = None
-    """This sidecar saw it in force, and the store has lost it."""
-    draining: int = 0
-    """Of ``down``: containers that still drain, as far as their sidecars say."""
+    median_ratio: float | None = None  # median of the parts of their requests that failed, from 0 to 1
+    duplicate: bool = False  # another container beats under the instance name of this one
+    tells_process: bool = True  # the store tells its process, so that its restart is noticed
+    lost_hold: Hold | None = None  # this sidecar saw it in force, and the store has lost it
+    draining: int = 0  # of ``down``: containers that still drain, as far as their sidecars say
 
     @property
     def paused(self) -> tuple[str, ...]:

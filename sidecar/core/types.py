@@ -30,24 +30,16 @@ class Evidence(NamedTuple):
     """What the window holds at an instant. Ages are those of counted errors; None: there is none."""
 
     window_s: int
-    errors: int = 0
-    """Server errors of the last ``window_s`` seconds."""
-    kinds: Mapping[str, int] = {}
-    """The same by kind."""
-    levels: Mapping[str, int] = {}
-    """Errors that are shown and do not count."""
+    errors: int = 0  # server errors of the last ``window_s`` seconds
+    kinds: Mapping[str, int] = {}  # the same by kind
+    levels: Mapping[str, int] = {}  # errors that are shown and do not count
     newest_age_s: int | None = None
-    fatal: int = 0
-    """Errors that the app cannot recover from."""
+    fatal: int = 0  # errors that the app cannot recover from
     requests: int = 0
-    failed: int = 0
-    """Failed ones of the requests."""
-    kept_ok: int = 0
-    """Successes just before the window, which count in the ratio."""
-    heartbeat_age_s: float | None = None
-    """None before the first heartbeat."""
-    failed_age_s: int | None = None
-    """Of the newest failed request."""
+    failed: int = 0  # failed ones of the requests
+    kept_ok: int = 0  # successes just before the window, which count in the ratio
+    heartbeat_age_s: float | None = None  # None before the first heartbeat
+    failed_age_s: int | None = None  # of the newest failed request
 
 
 class Reason(NamedTuple):
@@ -60,17 +52,12 @@ class Reason(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The verdict of the detectors: excessive as soon as one of them gives a reason.
-
-    ``spared``: a sentence about errors that reached a limit but are no more than chance; empty if there are none.
-    ``is_old``: only errors speak against the app, and the last one is too old for a claim. ``cause``: the kind of most
-    errors, or without errors the detector that fired; empty if the verdict is fine.
-    """
+    """The verdict of the detectors: excessive as soon as one of them gives a reason."""
 
     reasons: tuple[Reason, ...] = ()
-    spared: str = ""
-    is_old: bool = False
-    cause: str = ""
+    spared: str = ""  # a sentence about errors that reached a limit but are no more than chance; empty without any
+    is_old: bool = False  # only errors speak against the app, and the last one is too old for a claim
+    cause: str = ""  # the kind of most errors, or without errors the detector that fired; empty if it is fine
 
     @property
     def is_fine(self) -> bool:
@@ -94,17 +81,13 @@ class Hold(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Latch:
-    """The persisted fact that this incarnation was granted a token, or a lease. ``at`` is Unix time in seconds.
+    """The persisted fact that this incarnation was granted a token, or a lease."""
 
-    ``lease``: the holder of a lease, which has no ``claim_id``; empty for a cull. ``spent_s``: seconds of the lease
-    that had passed at ``at``.
-    """
-
-    claim_id: str
-    at: float
+    claim_id: str  # empty for a lease
+    at: float  # Unix seconds
     reason: str
-    lease: str = ""
-    spent_s: float = 0.0
+    lease: str = ""  # the holder of the lease; empty for a cull
+    spent_s: float = 0.0  # seconds of the lease that had passed at ``at``
 
 
 DETAIL_LIMIT: Final = 28_000
@@ -114,25 +97,18 @@ DETAIL_LIMIT: Final = 28_000
 class Entry(NamedTuple):
     """One entry of the ledger: what happened, to which instance, and why."""
 
-    what: str
-    """One of ``ENTRY_WORDS``."""
-    at: float = 0.0
-    """Unix seconds; 0: when it is written."""
+    what: str  # one of ``ENTRY_WORDS``
+    at: float = 0.0  # Unix seconds; 0: when it is written
     instance: str = ""
-    kind: str = ""
-    """Of the errors."""
+    kind: str = ""  # of the errors
     reason: str = ""
     author: str = ""
-    seconds: float | None = None
-    """How long it took or lasts, where that matters."""
+    seconds: float | None = None  # how long it took or lasts, where that matters
     detail: str = ""
     """A sentence for a person, and the evidence of a cull below it; at most ``DETAIL_LIMIT`` characters."""
-    once: str = ""
-    """A key that is the same in all sidecars that see the event, so that only one of them writes it."""
-    id: str = ""
-    """Its id in the store."""
-    node: str = ""
-    """Of a container that was culled, as the next one."""
+    once: str = ""  # a key that is the same in all sidecars that see the event, so that only one of them writes it
+    id: str = ""  # its id in the store
+    node: str = ""  # of a container that was culled, as the next one
     app_version: str = ""
 
 

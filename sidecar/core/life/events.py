@@ -198,8 +198,7 @@ class Recovered(Moved):
     """A suspect is well again."""
 
     suspect_s: float
-    would_down_s: float | None = None
-    """Since the cull that shadow mode did not carry out; None without one."""
+    would_down_s: float | None = None  # since the cull that shadow mode did not carry out; None without one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,9 +227,7 @@ class WentDown(Moved):
 class Revived(Moved):
     """The container is up again: by a person's ``order``, or because its lease ended before it was replaced."""
 
-    out_s: float
-    """Since the token or the lease."""
-
+    out_s: float  # since the token or the lease
     order: ReviveOrdered | None
 
 
@@ -238,9 +235,8 @@ class Revived(Moved):
 class Restarted(Moved):
     """Another incarnation of the app began. It may have ``was`` in the state ``starting`` as well."""
 
-    app_start: str | None
-    out_s: float | None
-    """Since the token or the lease of the incarnation that ended; None without one."""
+    app_start: str
+    out_s: float | None  # since the token or the lease of the incarnation that ended; None without one
 
 
 # -- answers to requests -------------------------------------------------------------------------------------------
