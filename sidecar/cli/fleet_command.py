@@ -24,9 +24,6 @@ GONE: Final = "gone"
 DUPLICATE: Final = "duplicate"
 """Two containers beat under one instance name: the row may describe either, and neither may be culled."""
 
-SILENT_BEATS: Final = 3
-"""As in the store: a beat strikes off the containers that were silent for this many beats."""
-
 RANKS: Final = (DUPLICATE, SILENT, "suspect", "draining", "down", "starting", "stopping", "retiring")
 """The states that need attention, the most urgent first. Any other state is fine."""
 
@@ -40,13 +37,6 @@ _NAMES_LIMIT: Final = 5
 
 _EXACT_S: Final = 600
 _RELEASE: Final = "look for the cause, or try again at once with health-arbiter release"
-
-_WITHIN: Final = {
-    "up": {"up", "starting", "retiring", "stopping"},
-    "suspect": {"suspect"},
-    "down": {"draining", "down"},
-}
-"""The state by its presence in the fleet -> the more detailed states that agree with it."""
 
 Row = Mapping[str, str]
 """One container: column -> text. What the fleet does not know of it is missing."""
@@ -92,8 +82,7 @@ def as_text(seen: dict[str, Any], now: float, width: int, limit: int | None) -> 
 
 def rows(seen: dict[str, Any], now: float) -> list[Row]:
     """Every known container: the most urgent first, then those that ended, then those that are fine."""
-    limit_s = SILENT_BEATS * seen.get("beat_interval", float("inf"))
-    made = [(_row(member, seen, now, limit_s), member["age_s"]) for member in seen["members"]]
+    made = [(_row(member, now), member["age_s"]) for member in seen["members"]]
     for member in seen.get("departed", ()):
         gone = {"instance": member["instance"], "state": GONE, "heard": f"silent for {span(member['age_s'])}"}
         made.append((gone, member["age_s"]))
@@ -108,29 +97,24 @@ def _urgency(state: str, age_s: float) -> tuple[int, float]:
     return (len(RANKS), age_s) if state == GONE else (len(RANKS) + 1, 0.0)
 
 
-def _row(member: dict[str, Any], seen: dict[str, Any], now: float, limit_s: float) -> Row:
-    state, age_s = member["presence"], member["age_s"]
-    if state in ("up", "suspect") and age_s > limit_s:
-        state = SILENT
-    if member.get("duplicate"):
-        state = DUPLICATE
-    timed = {"since": span(age_s)} if member["presence"] == "down" else {"heard": f"{span(age_s)} ago"}
-    row = {"instance": member["instance"], "state": state, "kind": member["kind"], **timed}
-    is_own = member["instance"] == seen["instance"] and state not in (SILENT, DUPLICATE)
-    about = seen.get("own") if is_own and seen.get("own") else member.get("about")
-    if about is None:
-        return row
-    detailed = row | {
-        "errors": f"{about['errors']}/{about['limit']}",
-        "weight": f"{about['weight']}%",
-        "life": about["incarnation"],
-        "version": about["version"],
-        "node": about.get("node") or "",
-        "app": about.get("app_version") or "",
-        "age": span(now - about["born"]) if about.get("born") else "",
-    }
-    agrees = is_own or about["state"] in _WITHIN.get(state, ())
-    return detailed | {"state": about["state"], "since": span(now - about["since"])} if agrees else detailed
+def _row(member: dict[str, Any], now: float) -> Row:
+    state, kind = DUPLICATE if member.get("duplicate") else member["state"], member["kind"]
+    row = {"instance": member["instance"], "state": state, "kind": kind}
+    if member["since"] is not None:
+        row["since"] = span(now - member["since"])
+    if member["presence"] != "down":
+        row["heard"] = f"{span(member['age_s'])} ago"
+    if about := member.get("about"):
+        row |= {
+            "errors": f"{about['errors']}/{about['limit']}",
+            "weight": f"{about['weight']}%",
+            "life": about["incarnation"],
+            "version": about["version"],
+            "node": about.get("node") or "",
+            "app": about.get("app_version") or "",
+            "age": span(now - about["born"]) if about.get("born") else "",
+        }
+    return row
 
 
 def table(shown: Sequence[Row], width: int) -> list[str]:

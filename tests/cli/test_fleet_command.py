@@ -26,8 +26,12 @@ def _seen(fleet: Fleet | None, **more: object) -> dict[str, Any]:
     return {**seen, **rest, "fleet": fleet_json(fleet) if fleet else None, **more}
 
 
-def _member(instance: str, presence: str, kind: str = "", age_s: float = 1.0) -> dict[str, Any]:
-    return {"instance": instance, "presence": presence, "kind": kind, "age_s": age_s}
+def _member(instance: str, state: str, kind: str = "", age_s: float = 1.0, **more: Any) -> dict[str, Any]:
+    """A member as ``/fleet`` has it, in its state for 20 s; ``age_s``: since it was heard of, or is down."""
+    presence = {"silent": "up", "draining": "down"}.get(state, state)
+    since = NOW - age_s if state == "down" else NOW - 20
+    told = {"state": state, "since": since, "presence": presence, "kind": kind, "age_s": age_s}
+    return {"instance": instance, **told, **more}
 
 
 RENAME = "each needs an ARBITER_INSTANCE of its own"
@@ -58,7 +62,7 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         unclear=1,
     )
     members = [
-        {**_member("a", "up"), "duplicate": True},
+        _member("a", "up", duplicate=True),
         _member("longer-name", "suspect", "redis", 75),
         _member("c", "down", "redis", 3700),
     ]
@@ -77,8 +81,8 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         "hold    the service by alice, 1h left: migration",
     ]
     assert rows(seen, NOW) == [
-        {"instance": "a", "state": "duplicate", "kind": "", "heard": "1s ago"},
-        {"instance": "longer-name", "state": "suspect", "kind": "redis", "heard": "1m 15s ago"},
+        {"instance": "a", "state": "duplicate", "kind": "", "since": "20s", "heard": "1s ago"},
+        {"instance": "longer-name", "state": "suspect", "kind": "redis", "since": "20s", "heard": "1m 15s ago"},
         {"instance": "c", "state": "down", "kind": "redis", "since": "1h 2m"},
     ]
     assert shown(seen)[-1] == "... and 2 more: --all shows those that are known"
@@ -139,100 +143,51 @@ def test_nothing_that_moves_a_cursor_is_printed() -> None:
 
 # -- rows ---------------------------------------------------------------------------------------------------
 
-OWN = {
-    "state": "up",
-    "since": NOW - 90,
-    "incarnation": "life-1",
-    "weight": 80,
-    "errors": 2,
-    "limit": 5,
-    "version": "0.9",
-}
+ABOUT = {"incarnation": "life-1", "weight": 80, "errors": 2, "limit": 5, "version": "0.9", "node": "n7"}
 
 
-def test_own_container_is_shown_in_full_and_others_as_far_as_the_fleet_knows() -> None:
-    members = [_member("a", "up"), _member("b", "up", age_s=3)]
-    own, other = rows(_seen(Fleet(alive=2), members=members, own={**OWN, "born": NOW - 6 * 3600}), NOW)
-    assert own == {
-        "instance": "a",
-        "state": "up",
-        "kind": "",
-        "since": "1m 30s",
-        "heard": "1s ago",
-        "age": "6h",
-        "errors": "2/5",
-        "weight": "80%",
-        "life": "life-1",
-        "version": "0.9",
-        "node": "",
-        "app": "",
-    }
+def test_container_is_shown_as_far_as_the_fleet_knows() -> None:
+    members = [_member("a", "up", about={**ABOUT, "born": NOW - 6 * 3600}), _member("b", "up", age_s=3, since=None)]
+    told, other = rows(_seen(Fleet(alive=2), members=members), NOW)
+    known = {"instance": "a", "state": "up", "kind": "", "since": "20s", "heard": "1s ago", "age": "6h"}
+    figures = {"errors": "2/5", "weight": "80%", "life": "life-1", "version": "0.9", "node": "n7", "app": ""}
+    assert told == known | figures
     assert other == {"instance": "b", "state": "up", "kind": "", "heard": "3s ago"}
 
 
 def test_node_and_version_of_the_app_have_columns_where_a_container_tells_them() -> None:
-    member = {**_member("b", "well", age_s=3), "about": {**OWN, "node": "n7", "app_version": "412"}}
-    seen = _seen(Fleet(alive=2), members=[_member("a", "well"), member], common={"sentence": "all 3 suspects"})
+    member = _member("b", "up", age_s=3, about={**ABOUT, "app_version": "412"})
+    seen = _seen(Fleet(alive=2), members=[_member("a", "up"), member], common={"sentence": "all 3 suspects"})
     lines = shown(seen, 120)
     assert "common  all 3 suspects" in lines
     assert [line.split()[-3:-1] for line in lines[-3:]] == [["NODE", "APP"], ["-", "-"], ["n7", "412"]]
-    assert "NODE" not in "".join(shown({**seen, "members": [_member("a", "well")]}, 120))
-
-
-@pytest.mark.parametrize(("age_s", "state"), [(30, "up"), (30.1, SILENT)])
-def test_container_that_was_silent_for_three_beats_is_shown_so_whatever_its_sidecar_said(
-    age_s: float, state: str
-) -> None:
-    member = {**_member("b", "up", age_s=age_s), "about": OWN}
-    (row,) = rows(_seen(Fleet(alive=1), members=[member], beat_interval=10.0), NOW)
-    assert (row["state"], row["errors"]) == (state, "2/5")
+    assert "NODE" not in "".join(shown({**seen, "members": [_member("a", "up")]}, 120))
 
 
 def test_most_urgent_comes_first_and_the_longest_of_a_kind_before_others() -> None:
-    twins = [{**_member(name, "up"), "about": {**OWN, "state": "up"}, "duplicate": True} for name in ("a", "twin")]
     members = [
-        {**_member("well", "up"), "duplicate": False},
+        _member("well", "up", duplicate=False),
         _member("down-new", "down", "redis", 5),
         _member("down-old", "down", "redis", 500),
+        _member("draining", "draining", "redis"),
         _member("suspect", "suspect", "redis"),
-        _member("silent", "up", age_s=40),
-        *twins,
+        _member("silent", "silent", age_s=40),
+        *(_member(name, "up", duplicate=True) for name in ("a", "twin")),
     ]
     departed = [{"instance": "new", "age_s": 3.0}, {"instance": "old", "age_s": 70.0}]
-    seen = _seen(Fleet(alive=5, down=2), members=members, beat_interval=10.0, own=OWN, departed=departed)
+    seen = _seen(Fleet(alive=5, down=2), members=members, departed=departed)
     assert [(row["instance"], row["state"], row.get("heard", "-")) for row in rows(seen, NOW)] == [
         ("a", DUPLICATE, "1s ago"),
         ("twin", DUPLICATE, "1s ago"),
         ("silent", SILENT, "40s ago"),
         ("suspect", "suspect", "1s ago"),
+        ("draining", "draining", "-"),
         ("down-old", "down", "-"),
         ("down-new", "down", "-"),
         ("new", GONE, "silent for 3s"),
         ("old", GONE, "silent for 1m 10s"),
         ("well", "up", "1s ago"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("presence", "state", "word", "since"),
-    [
-        *[("up", state, state, "20s") for state in ("starting", "retiring", "stopping")],
-        ("up", "up", "up", "20s"),
-        ("up", "suspect", "up", "-"),
-        ("suspect", "suspect", "suspect", "20s"),
-        ("suspect", "up", "suspect", "-"),
-        ("down", "draining", "draining", "20s"),
-        ("down", "down", "down", "20s"),
-        ("down", "up", "down", "5s"),
-        ("down", "stopping", "down", "5s"),
-    ],
-)
-def test_what_another_sidecar_says_is_shown_where_it_does_not_contradict_the_fleet(
-    presence: str, state: str, word: str, since: str
-) -> None:
-    about = {**OWN, "state": state, "since": NOW - 20}
-    (row,) = rows(_seen(Fleet(alive=1), members=[{**_member("b", presence, age_s=5), "about": about}], own=OWN), NOW)
-    assert (row["state"], row.get("since", "-"), row["errors"]) == (word, since, "2/5")
 
 
 @pytest.mark.parametrize(("suspects", "gone", "well"), [(3, 20, 17), (50, 0, 0)])
