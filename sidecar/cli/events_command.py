@@ -19,8 +19,8 @@ from urllib.parse import urlencode
 import click
 
 from sidecar.cli.fleet_command import span
-from sidecar.cli.local_api import OK, NoSidecarError, ask
-from sidecar.cli.options import DURATION, Asking, Command, asking, json_option, where
+from sidecar.cli.local_api import OK, Asking, NoSidecarError, ask, asking, where
+from sidecar.cli.options import DURATION, Command, json_option
 from sidecar.cli.terminal import EXIT_FAILED, coloured, complain, plain
 from sidecar.config.settings import ALL
 

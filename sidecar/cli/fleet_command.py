@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import click
 
-from sidecar.cli.local_api import OK, ask, refused
-from sidecar.cli.options import Command, asking, json_option, tell, where
+from sidecar.cli.local_api import OK, ask, asking, refused, where
+from sidecar.cli.options import Command, json_option, tell
 from sidecar.cli.terminal import EXIT_FAILED, coloured, complain, plain
 from sidecar.core.explain import reasons
 from sidecar.core.types import Hold

@@ -1,6 +1,9 @@
-"""How a command asks a sidecar, by the standard library alone.
+"""How a command finds a sidecar and asks it, by the standard library alone.
 
-It asks that of this machine at its local listener, or with ``--url`` another one at its page listener.
+It asks that of this machine at its local listener, or with ``--url`` another one at its page listener. It reads the
+settings of that listener alone, without pydantic, which takes 150 ms of CPU: the sidecar has checked all of them when
+it started. A token comes from ``ARBITER_TOKEN_FILE`` or ``ARBITER_TOKEN``, never from an argument: other users can read
+those.
 """
 
 from __future__ import annotations
@@ -10,17 +13,26 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
-from sidecar.cli.options import HINT, TOKEN, Asking, Remote
+from sidecar.cli.options import TOKEN, URL, flag_of, invocation, keep
 from sidecar.cli.terminal import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE, cause, complain
-from sidecar.config import addresses
+from sidecar.config import addresses, sources
+from sidecar.config.settings import Config, parts_of, setting_names
 from sidecar.net.credential_files import LONGEST, SHORTEST, KeyPair, Token
+from sidecar.runlock import durations
 from sidecar.server.public_http import TAKES_NO_BODY
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+HINT: Final = "name its file in ARBITER_TOKEN_FILE (or --token-file), or put it into ARBITER_TOKEN"
+WHERE: Final[tuple[str, ...]] = ("config", "local_listen", "socket", "token_file")
+"""The settings that are options of the commands that ask a sidecar."""
 
 SLACK_S: Final = 8.0
 """Time that an answer may take beyond the time-out of Redis; the listener gives up before that."""
@@ -38,6 +50,110 @@ _TCP: Final = "ARBITER_LOCAL_LISTEN"
 _REMOTE: Final = "--url"
 _REPLY_LIMIT: Final = 16 << 20
 _TOKEN: Final = re.compile(rf"[\x21-\x7e]{{{SHORTEST},{LONGEST}}}")
+
+
+class Remote(NamedTuple):
+    """The page listener of a sidecar elsewhere."""
+
+    url: str
+    host: str
+    port: int
+    is_tls: bool
+    prefix: str
+    """The path that a proxy in front of it has taken away."""
+
+
+class Asking(NamedTuple):
+    """What a command needs to know to ask a sidecar."""
+
+    local_listen: str
+    socket: str
+    token_file: str
+    own: KeyPair | None
+    """The certificate that the command shows to a sidecar elsewhere, if that asks for one."""
+    redis_timeout_s: float
+    check_interval_s: float
+    remote: Remote | None = None
+    """The sidecar of ``--url``; None: that of this machine."""
+    token: str = ""
+    """The token itself, for a sidecar elsewhere."""
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """The same for the sidecar of this machine, by all of its settings."""
+        server, tls = config.server, config.tls
+        own = KeyPair(tls.tls_cert, tls.tls_key) if tls.tls_client_ca else None
+        times = config.redis.redis_timeout, config.judging.check_interval
+        return cls(server.local_listen, server.socket, server.token_file, own, *times)
+
+
+def where(function: F) -> F:
+    """Give a command the options that say where the sidecar is."""
+    url_help = "Page listener of a sidecar elsewhere, with the token of ARBITER_TOKEN_FILE or ARBITER_TOKEN."
+    texts = {**{name: f"As {sources.variable(name)}." for name in WHERE}, "url": f"{url_help} [{URL}]"}
+    for name, text in reversed(texts.items()):
+        metavar = "URL" if name == "url" else "VALUE"
+        option = click.option(flag_of(name), metavar=metavar, help=text, expose_value=False, callback=keep)
+        function = option(function)
+    return function
+
+
+def asking(ctx: click.Context) -> Asking:
+    """How this command asks. Raises UsageError."""
+    environ = invocation(ctx).environ
+    flags: dict[str, str] = {name: ctx.meta[name] for name in WHERE if name in ctx.meta}
+    given = sources.read({*setting_names()}, flags, environ)
+    # A variable that nobody knows is the sidecar's affair.
+    if problems := [each for each in given.problems if each.startswith(sources.variable("config"))]:
+        raise click.UsageError("\n".join(problems))
+    values = {name: value for part in Config() for name, value in part._asdict().items()} | _read(given)
+    url = ctx.meta.get("url")
+    name, text = (URL, environ.get(URL, "")) if url is None else ("--url", url)
+    remote = _remote(name, text) if text else None
+    return Asking.of(parts_of(values))._replace(remote=remote, token=environ.get(TOKEN, "").strip())
+
+
+def _seconds(value: object) -> float:
+    return durations.parse(str(value))
+
+
+_READ: Final[dict[str, Callable[[Any], object]]] = {
+    "local_listen": addresses.loopback_or_off,
+    "socket": addresses.socket_path,
+    **dict.fromkeys(("token_file", "tls_cert", "tls_key", "tls_client_ca"), addresses.path),
+    **dict.fromkeys(("redis_timeout", "check_interval"), _seconds),
+}
+"""The settings that a command reads, and how."""
+
+
+def _read(given: sources.Sources) -> dict[str, object]:
+    values, merged = {}, given.merged()
+    for name, read in _READ.items():
+        if name in merged:
+            try:
+                values[name] = read(merged[name])
+            except (TypeError, ValueError) as error:
+                text = f"{sources.variable(name)}: {merged[name]!r} from {given.origin(name)} {error}"
+                raise click.UsageError(text) from None
+    return values
+
+
+def _remote(name: str, url: str) -> Remote:
+    """Read the address. The error does not repeat it, because it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = parts = None
+    if parts is None or parts.scheme not in ("http", "https") or not host:
+        raise click.UsageError(f"{name}: takes an address such as https://web-1.example.com:9183")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise click.UsageError(f"{name}: takes no user, password, query or fragment; {HINT}")
+    is_tls = parts.scheme == "https"
+    return Remote(url, host, port or (443 if is_tls else 80), is_tls, parts.path.rstrip("/").removesuffix("/page"))
+
+
+# -- asking it --------------------------------------------------------------------------------------------------
 
 
 class Reply(NamedTuple):

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 import click
 
 from sidecar.cli.fleet_command import hold_line, span
-from sidecar.cli.local_api import ALONE, OK, NoSidecarError, Reply, ask, refused
-from sidecar.cli.options import Asking, Command, asking, author_option, json_option, person, tell, where
+from sidecar.cli.local_api import ALONE, OK, Asking, NoSidecarError, Reply, ask, asking, refused, where
+from sidecar.cli.options import Command, author_option, json_option, person, tell
 from sidecar.cli.terminal import EXIT_FAILED, complain, plain
 from sidecar.core.types import CHECK_JITTER
 

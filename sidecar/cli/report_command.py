@@ -19,7 +19,8 @@ import click
 
 from sidecar.cli.events_command import LedgerReader, since_option
 from sidecar.cli.fleet_command import span
-from sidecar.cli.options import Command, asking, json_option, tell, where
+from sidecar.cli.local_api import asking, where
+from sidecar.cli.options import Command, json_option, tell
 from sidecar.cli.report_figures import Cause, FleetReport, HoldPeriod, Times, report_of
 from sidecar.cli.terminal import plain
 from sidecar.config.settings import ALL, SHADOW

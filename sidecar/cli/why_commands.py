@@ -18,8 +18,8 @@ import click
 
 from sidecar.cli import fleet_command
 from sidecar.cli.events_command import LedgerReader, as_text
-from sidecar.cli.local_api import OK, ask, refused
-from sidecar.cli.options import DURATION, Asking, Command, asking, json_option, tell, where
+from sidecar.cli.local_api import OK, Asking, ask, asking, refused, where
+from sidecar.cli.options import DURATION, Command, json_option, tell
 from sidecar.cli.terminal import EXIT_FAILED, coloured, complain, plain
 from sidecar.core.app_reports import ErrorLevel
 from sidecar.core.measure.measurements import IGNORED

@@ -18,7 +18,7 @@ from harness.ports import free_port
 from harness.raw_http import Observed
 from sidecar.cli import application, events_command, local_api
 from sidecar.cli.events_command import LedgerReader
-from sidecar.cli.options import Asking
+from sidecar.cli.local_api import Asking
 from sidecar.config.load import load
 from sidecar.core.claims import Unknown
 from sidecar.core.types import US_PER_S, Entry

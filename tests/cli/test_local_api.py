@@ -20,8 +20,7 @@ from harness.children import short_path
 from harness.ports import free_port
 from harness.sidecar_thread import SidecarThread
 from sidecar.cli import application
-from sidecar.cli.local_api import NoSidecarError, Reply, ask
-from sidecar.cli.options import Asking, Remote
+from sidecar.cli.local_api import Asking, NoSidecarError, Remote, Reply, ask
 from sidecar.config.load import load
 from sidecar.net.credential_files import KeyPair
 

@@ -16,7 +16,7 @@ import click
 
 from sidecar.cli import local_api
 from sidecar.cli.doctor import Finding, fail, ok, warn
-from sidecar.cli.options import Asking
+from sidecar.cli.local_api import Asking
 from sidecar.cli.terminal import cause
 from sidecar.config import addresses, contradictions, redis_urls
 from sidecar.config.addresses import Target, parse_target

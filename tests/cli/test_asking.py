@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from sidecar.cli.options import Asking, Invocation, asking
+from sidecar.cli.local_api import Asking, asking
+from sidecar.cli.options import Invocation
 from sidecar.config.load import load
 from sidecar.config.settings import Config
 
