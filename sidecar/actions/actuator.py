@@ -144,7 +144,7 @@ class Actuator:
         wall: Callable[[], float],
         on_result: Callable[[ActionResult], None],
         asked: AskedFile | None = None,
-        missing: Callable[[], Sequence[str]] | None = None,
+        missing: Callable[[], Sequence[str]] = lambda: (),
         on_missing: Callable[[str], None] = lambda _: None,
         found_down_s: float = 2.0,
         jitter: Callable[[], float] = lambda: 0.5,
@@ -217,8 +217,6 @@ class Actuator:
 
     async def _examine(self) -> None:
         """Find out before the first cull whether the action can be carried out."""
-        if self._look is None:
-            return
         with suppress(OSError, RuntimeError):  # a TimeoutError is an OSError; no thread can be started
             async with asyncio.timeout(FILE_S):
                 self.missing = await in_thread(self._look)

@@ -31,8 +31,10 @@ class Lock(ABC):
                 work()
     """
 
-    max_procs: int
-    """Maximum number of holders at once."""
+    def __init__(self, max_procs: int) -> None:
+        if max_procs < 1:
+            raise ValueError("a lock has at least one holder")
+        self.max_procs = max_procs
 
     @property
     @abstractmethod
@@ -109,7 +111,7 @@ class WithStandby(Lock):
             raise ValueError(
                 f"a standby's lease ends before {interval_s:g} s are over: wait less, or take a longer ttl_s"
             )
-        self.max_procs = main.max_procs
+        super().__init__(main.max_procs)
         self._main = main
         self._standby = standby
         self._retries = retries

@@ -41,9 +41,7 @@ class ConcurrencyLimit(Lock):
     def __init__(self, directory: Path | str, name: str = "main", max_procs: int = 1, *, mounts: Path = MOUNTS) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError("the name of a lock has letters, digits, _ . and -, at most 100")
-        if max_procs < 1:
-            raise ValueError("a lock has at least one holder")
-        self.max_procs = max_procs
+        super().__init__(max_procs)
         self._directory = Path(directory)
         self._name = name
         self._mounts = mounts

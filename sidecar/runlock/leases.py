@@ -96,12 +96,10 @@ class Leases(Lock):
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError("the name of a lock has visible ASCII characters, at most 200")
-        if max_procs < 1:
-            raise ValueError("a lock has at least one holder")
+        super().__init__(max_procs)
         if not _MIN_TTL_S <= ttl_s <= 86_400:  # noqa: PLR2004 - a day
             raise ValueError("ttl_s has to be between 0.1 s and a day")
         self._key = f"health-arbiter:lock:{{{name}}}"
-        self.max_procs = max_procs
         self._ttl_s = ttl_s
         self._clock = clock or _now
         self._owns_client = isinstance(server, str)
