@@ -12,16 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cases import cases
 from harness.controller import IDENTITY, POLICY, WALL_S, ControllerRig, MemoryJournal
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.journal import Memory
-from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Report, Results
+from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Results
 from sidecar.core.claims import Answer, Denied, Fleet, Granted, Unknown
 from sidecar.core.life.container import Record, Snapshot
 from sidecar.core.life.events import Checked, Culled, StopRequested
 from sidecar.core.measure.measurements import RESULTS_KEPT_S
-from sidecar.core.types import Latch, Policy, State
+from sidecar.core.types import Latch, State
 
 GRANTED = Granted(1, 10)
 DENIED = Denied("window", 10, 10, 60.0)
@@ -317,24 +316,6 @@ async def test_step_that_always_fails_is_tried_once_a_second_and_not_in_a_spin()
 
 
 # -- the controller and each detector: what counts against an app, when it is noticed, and what ends it --------------
-
-
-@cases(
-    "policy, reports, rule",
-    {
-        "ratio": (POLICY, [Results(10, 10)], "ratio"),
-        "kind": (POLICY._replace(kind_limits=(("db", 2),)), [ErrorReport(2, kind="db")], "kind"),
-    },
-)
-@in_virtual_time
-async def test_any_rule_is_judged_at_once(policy: Policy, reports: list[Report], rule: str) -> None:
-    async with ControllerRig(policy._replace(error_limit=50, settle_s=0.0)) as rig:
-        await rig.reports(*reports[:-1])
-        assert rig.budget.asked == []
-        await rig.reports(reports[-1])
-        assert rig.budget.asked == ["web/a/-"]
-        assert rig.controller.container.verdict is not None
-        assert [reason.rule for reason in rig.controller.container.verdict.reasons] == [rule]
 
 
 @in_virtual_time
