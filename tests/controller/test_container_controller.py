@@ -444,7 +444,8 @@ def test_any_story_keeps_the_window_exact_and_culls_only_with_a_grant(
 ) -> None:
     @in_virtual_time
     async def story() -> None:
-        granted, naive, policy = [], Naive(10), POLICY._replace(settle_s=settle_s)  # type: tuple[list[str], Naive, Policy]
+        granted: list[str] = []
+        naive, policy = Naive(10), POLICY._replace(settle_s=settle_s)
         async with ControllerRig(policy, window_s=10) as rig:
             for action in actions:
                 if isinstance(action, float):
