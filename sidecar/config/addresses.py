@@ -21,6 +21,9 @@ _MAX_PATH = 3800  # PATH_MAX of limits.h is 4096, and a state file in a director
 _MAX_FILE_NAME = 255
 _MAX_HOST = 253  # RFC 1035, section 2.3.4, as text
 _MAX_LABEL = 63
+MASK: Final = "***"
+MAX_BYTES: Final = 4096
+_PAGE_HINT: Final = "takes http://, https:// or unix:///path/of.sock:/metrics"
 
 
 def listed(text: str) -> tuple[str, ...]:
@@ -122,10 +125,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-MASK: Final = "***"
-MAX_BYTES: Final = 4096
-
-_PAGE_HINT: Final = "takes http://, https:// or unix:///path/of.sock:/metrics"
+# -- URLs --------------------------------------------------------------------------------------------------------------
 
 
 def masked(url: str, *, is_secret: Callable[[str], bool] = lambda _: True, hides_path: bool = False) -> str:

@@ -46,63 +46,57 @@ PRESETS: dict[str, dict[str, str]] = {
 }
 
 
-_GONE = "there is no such setting since 0.3: "
-_PAGER = _GONE + "Alertmanager pages by deploy/prometheus/alerts.yml, or {} has the JSON of PagerDuty"
-_OF_TLS = _GONE + "write {} behind the ? of {{}}"
 FORMER: Final = {
-    "slack_url_file": ("webhook_url", _GONE + "Slack takes the messages of {} as they are"),
-    "pagerduty_key_file": ("webhook_template", _PAGER),
-    "pagerduty_url": ("webhook_template", _PAGER),
-    "alertmanager_url": ("", _GONE + "Prometheus sends the alerts of deploy/prometheus/alerts.yml"),
-    "run_lifetime": (
-        "",
-        _GONE + "let systemd (RuntimeMaxSec=) or cron (timeout 24h) end the sidecar; a standby goes on",
-    ),
-    "run_every": ("", _GONE + "the sidecar no longer needs to know how often it is started"),
-    "standby_for": ("", _GONE + "a standby waits for ever"),
-    "check_on_report": ("", _GONE + "a report that crosses a limit is always judged at once"),
-    "check_jitter": ("", _GONE + "checks come up to a tenth of the interval earlier or later"),
-    "ratio_min_requests": ("", _GONE + "the error ratio is judged from 20 requests in the window"),
-    "budget_key": ("", _GONE + "the strategy `fixed` counts under errorWatcher, as the article does"),
-    "never_last": ("min_healthy", _GONE + "the last container is kept unless {} is 0"),
-    "refund_max": ("", _GONE + "with refunds there are at most 3N culls in a window"),
-    "drain_min": ("", _GONE + "a drain takes 3s at least, so that the balancer notices it"),
-    "soft_drain": ("weight", _GONE + "a suspect has a lower weight unless {} is off"),
-    "weight_floor": ("", _GONE + "the lowest weight is 10 %"),
-    "redis_ca": ("redis_url", _OF_TLS.format("ssl_ca_certs=/ca.pem")),
-    "redis_cert": ("redis_url", _OF_TLS.format("ssl_certfile=/cert.pem")),
-    "redis_key": ("redis_url", _OF_TLS.format("ssl_keyfile=/key.pem")),
-    "ignore_kinds": ("kind_limits", _GONE + "write `kind:off` into {}"),
-    "cull_hook_timeout": ("", _GONE + "a hook has 30s, or half the error window; timeout(1) ends it sooner"),
-    "down_status": ("", _GONE + "a health answer that says down has the status 503"),
-    "action_timeout": ("", _GONE + "an action has 5m"),
-    "agent_maxconn": ("", _GONE + "the agent-check gives the weight alone; set maxconn in HAProxy"),
-    "scrape_timeout": ("check_interval", _GONE + "a scrape takes 2s at most, or {} if that is shorter"),
-    "scrape_interval": ("check_interval", _GONE + "the page is scraped once in each {}"),
-    "scrape_max_bytes": ("", _GONE + "a page has 64 MiB at most"),
-    "scrape_load": ("scrape_in_flight", _GONE + "the load is what the app reports, or else the requests of {}"),
-    "lifetime_jitter": ("", _GONE + "retirements come up to a tenth of the lifetime earlier or later"),
-    "retire_timeout": ("drain", _GONE + "a retirement takes 10m after {} at most"),
-    "replace_time": ("", _GONE + "a replacement is expected to take 60s, or the drain if that is longer"),
-    "events_max": ("", _GONE + "Redis keeps 10,000 events of the service"),
-    "exit_code": ("", _GONE + "the exit code after the action `exit` is 88"),
-    "public_why": ("public_allow", _GONE + "the public listener always explains in full, to the clients of {}"),
-    "messages": ("webhook_url", _GONE + "without {} there are no messages"),
-    "page_url": ("webhook_template", _GONE + "write the address of the page into the template of {}"),
-    "consecutive_limit": ("error_ratio", _GONE + "{} judges failed requests; a batch of results has no order"),
-    "scrape_down_after": ("", _GONE + "no metrics says nothing of the app; the alert ArbiterAppScrapeFails tells it"),
-    "lifetime_max": ("busy_load", _GONE + "an app above {} is retired at twice its lifetime at the latest"),
-    "webhook_url_file": ("webhook_url", _GONE + "write {} into the environment, or into the file of settings"),
-    "log_level": ("", _GONE + "every line has its level, by which the collector of logs can choose"),
-    "log_format": ("", _GONE + "the log is JSON, and short lines on a terminal"),
+    "slack_url_file": "Slack takes the messages of {webhook_url} as they are",
+    "pagerduty_key_file": "Alertmanager pages, or {webhook_template} has the JSON of PagerDuty",
+    "pagerduty_url": "Alertmanager pages, or {webhook_template} has the JSON of PagerDuty",
+    "alertmanager_url": "Prometheus sends the alerts of deploy/prometheus/alerts.yml",
+    "run_lifetime": "let systemd (RuntimeMaxSec=) or cron (timeout 24h) end the sidecar; a standby goes on",
+    "run_every": "the sidecar no longer needs to know how often it is started",
+    "standby_for": "a standby waits for ever",
+    "check_on_report": "a report that crosses a limit is always judged at once",
+    "check_jitter": "checks come up to a tenth of the interval earlier or later",
+    "ratio_min_requests": "the error ratio is judged from 20 requests in the window",
+    "budget_key": "the strategy `fixed` counts under errorWatcher, as the article does",
+    "never_last": "the last container is kept unless {min_healthy} is 0",
+    "refund_max": "with refunds there are at most 3N culls in a window",
+    "drain_min": "a drain takes 3s at least, so that the balancer notices it",
+    "soft_drain": "a suspect has a lower weight unless {weight} is off",
+    "weight_floor": "the lowest weight is 10 %",
+    "redis_ca": "write ssl_ca_certs=/ca.pem behind the ? of {redis_url}",
+    "redis_cert": "write ssl_certfile=/cert.pem behind the ? of {redis_url}",
+    "redis_key": "write ssl_keyfile=/key.pem behind the ? of {redis_url}",
+    "ignore_kinds": "write `kind:off` into {kind_limits}",
+    "cull_hook_timeout": "a hook has 30s, or half the error window; timeout(1) ends it sooner",
+    "down_status": "a health answer that says down has the status 503",
+    "action_timeout": "an action has 5m",
+    "agent_maxconn": "the agent-check gives the weight alone; set maxconn in HAProxy",
+    "scrape_timeout": "a scrape takes 2s at most, or {check_interval} if that is shorter",
+    "scrape_interval": "the page is scraped once in each {check_interval}",
+    "scrape_max_bytes": "a page has 64 MiB at most",
+    "scrape_load": "the load is what the app reports, or else the requests of {scrape_in_flight}",
+    "lifetime_jitter": "retirements come up to a tenth of the lifetime earlier or later",
+    "retire_timeout": "a retirement takes 10m after {drain} at most",
+    "replace_time": "a replacement is expected to take 60s, or the drain if that is longer",
+    "events_max": "Redis keeps 10,000 events of the service",
+    "exit_code": "the exit code after the action `exit` is 88",
+    "public_why": "the public listener always explains in full, to the clients of {public_allow}",
+    "messages": "without {webhook_url} there are no messages",
+    "page_url": "write the address of the page into the template of {webhook_template}",
+    "consecutive_limit": "{error_ratio} judges failed requests; a batch of results has no order",
+    "scrape_down_after": "a page that cannot be read says nothing of the app; the alert ArbiterAppScrapeFails tells it",
+    "lifetime_max": "an app above {busy_load} is retired at twice its lifetime at the latest",
+    "webhook_url_file": "write {webhook_url} into the environment, or into the file of settings",
+    "log_level": "every line has its level, by which the collector of logs can choose",
+    "log_format": "the log is JSON, and short lines on a terminal",
 }
-"""Old name -> the name of the setting that took its place, "" if there is none, and the sentence for the user."""
+"""Old name -> what became of the setting; the names of others stand in braces."""
 
 
 def former(name: str, spelled: Callable[[str], str]) -> str:
-    """Return the sentence on a setting of a former version, or ""; ``spelled`` writes its new name like the old."""
-    new_name, sentence = FORMER.get(name, ("", ""))
-    return sentence.format(spelled(new_name))
+    """Return the sentence on a setting of a former version, or ""; ``spelled`` writes a name as the user does."""
+    became = re.sub(r"\{(\w+)\}", lambda other: spelled(other[1]), FORMER.get(name, ""))
+    return became and f"there is no such setting since 0.3: {became}"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from typing import Final
 
 from sidecar.config.addresses import OFF, listed
 
+# -- shares of the fleet -----------------------------------------------------------------------------------------------
+
 _SHARE: Final = re.compile(r"(?P<count>[0-9]+)|(?P<percent>[0-9]{1,3}(?:[.][0-9])?)[ ]?%")
 _FULL: Final = 1000
 _DIGITS: Final = 6
@@ -49,6 +51,8 @@ def checked_share(value: object) -> str:
     return write_share(amount, is_part=is_part)
 
 
+# -- limits of kinds ---------------------------------------------------------------------------------------------------
+
 KIND: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}", re.ASCII)
 _KIND_LIMIT: Final = re.compile(rf"({KIND.pattern}):([0-9]{{1,6}}|{OFF})", re.ASCII)
 _LIMITS_HINT: Final = "write kind:limit with a limit of at least 1, or kind:off, as in redis:3,cache:off"
@@ -81,6 +85,8 @@ def _limits_by_kind(text: str) -> dict[str, int | None]:
         found[match[1]] = limit
     return found
 
+
+# -- the template of a webhook -----------------------------------------------------------------------------------------
 
 TEMPLATE_FIELDS: Final = (
     *("text", "severity", "word", "sentence", "service", "namespace", "instance", "sender", "mode", "at", "key"),
