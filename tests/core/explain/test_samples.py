@@ -65,7 +65,7 @@ def test_made_fingerprint_is_short_and_the_same_in_every_process() -> None:
     assert sample.fingerprint == "95a0a097"
 
 
-@pytest.mark.parametrize("fingerprint", ["bob@example.org", "password=hunter2", "a,b", '"', "<script>"])
+@pytest.mark.parametrize("fingerprint", ["bob@example.org", "password=hunter2", "a,b", '"', "<script>", "\ud800"])
 def test_fingerprint_that_could_be_a_secret_is_shown_as_a_checksum(fingerprint: str) -> None:
     (sample,) = _taken(ErrorReport(fingerprint=fingerprint))
     assert len(sample.fingerprint) == 8

@@ -35,12 +35,15 @@ CALM = Fleet(10)
 HOLD = Hold("ann", "deploy", 1_700_000_000.0)
 TRIED = CauseTrial("mysql", 2, 1)
 PAUSED = CauseTrial("redis", 1, 0, 540.0, 2)
+ENDING = PAUSED._replace(paused_s=0.5)
 PAUSE_OVER = PAUSED._replace(paused_s=0.0)
 
 ROWS: list[tuple[str, dict[str, object], dict[str, object], list[FleetEvent]]] = [
     ("paused", {}, {"trials": (TRIED, PAUSED)}, [CausePaused(PAUSED)]),
     ("paused again", {"trials": (PAUSE_OVER,)}, {"trials": (PAUSED,)}, [CausePaused(PAUSED)]),
     ("paused for longer", {"trials": (PAUSED._replace(failures=1),)}, {"trials": (PAUSED,)}, [CausePaused(PAUSED)]),
+    ("paused to the last", {}, {"trials": (ENDING,)}, [CausePaused(ENDING)]),
+    ("the last of a pause", {"trials": (ENDING,)}, {"trials": (ENDING._replace(paused_s=0.2),)}, []),
     ("a pause that goes on", {"trials": (PAUSED,)}, {"trials": (PAUSED._replace(paused_s=530.0),)}, []),
     ("pause over", {"trials": (PAUSED,)}, {"trials": (PAUSE_OVER,)}, [PauseEnded("redis")]),
     ("pause forgotten", {"trials": (PAUSED,)}, {}, [PauseEnded("redis")]),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord, Trial
+from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord, Trial, instants
 
 RECORDS: tuple[StoredRecord, ...] = (
     Epoch(1, 2, 3, 4, 5, "digest", 6, "run", 7),
@@ -105,6 +105,11 @@ def test_no_text_is_too_strange(text: str) -> None:
     for record in RECORDS:
         found = type(record).load(text)
         assert found is None or isinstance(found, type(record))
+
+
+def test_instant_that_no_text_names_is_none() -> None:
+    for kind in (Epoch, Trial, FleetState, Cull, Slot, HoldRow):
+        assert {getattr(kind(), name) for name in instants(kind)} == {0}
 
 
 @pytest.mark.parametrize(("now_us", "left_us"), [(100, 50), (149, 1), (150, 0), (9_999, 0)])
