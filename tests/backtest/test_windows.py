@@ -90,9 +90,19 @@ def test_short_record_without_errors_does_not_mean_that_there_are_none() -> None
     assert long.suggested < short.suggested
 
 
-def test_windows_of_an_incident_are_not_usual() -> None:
-    usual = usual_errors(past({"a": [(at, 10) for at in range(0, 600, 10)], "b": [], "c": []}))
-    assert (usual.windows, usual.of, usual.most) == (170, 180, 0)
+@pytest.mark.parametrize(
+    ("rows", "for_s", "usual"),
+    [
+        ({"a": [(at, 10) for at in range(0, 600, 10)], "b": [], "c": []}, QUIET_S, (170, 180, 0)),
+        ({"a": [(60, 20), (120, 20)]}, 180, (3, 3, 20)),
+    ],
+    ids=["an incident is not", "what most windows have is"],
+)
+def test_windows_with_more_errors_than_chance_gives_are_not_usual(
+    rows: Mapping[str, Sequence[tuple[float, int]]], for_s: float, usual: tuple[int, int, int]
+) -> None:
+    found = usual_errors(past(rows, for_s))
+    assert (found.windows, found.of, found.most) == usual
 
 
 def test_past_that_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

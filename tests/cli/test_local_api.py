@@ -25,7 +25,7 @@ from sidecar.config.load import load
 from sidecar.net.credential_files import KeyPair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from harness.sidecar import Setting
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -168,8 +168,7 @@ def test_public_listener_is_named_as_such(port: int) -> None:
     )
 
 
-if TYPE_CHECKING:
-    from harness.sidecar import Setting
+# -- a sidecar elsewhere ----------------------------------------------------------------------------------------
 
 TOKEN: Final = "sesame-7d1f0c52-secret"
 HINT: Final = "wants its token, or another one: name its file in ARBITER_TOKEN_FILE"

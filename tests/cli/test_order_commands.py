@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from cli.conftest import StartThread
     from harness.redis_server import RedisServer
+    from harness.sidecar import Done, Setting
 
 SECRET = "hunter2-hunter2-hunter2"  # not one: the string to look for
 HOLD = ("hold", "--for", "1h", "--reason", "migration", "--author", "alice")
@@ -147,12 +148,7 @@ def test_order_that_the_sidecar_refuses_is_one_line_and_exit_2(start_thread: Sta
     assert one.request("local", "GET", "/fleet").json()["local_hold"] is None
 
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cli.conftest import StartThread
-    from harness.redis_server import RedisServer
-    from harness.sidecar import Done, Setting
+# -- cull and revive, and what others see of it -------------------------------------------------------------------
 
 ALICE = ("--author", "alice", "--reason", "stuck")
 
