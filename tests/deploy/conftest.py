@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import go_clients
-from deploy.client_programs import Posted, answering
+from deploy.client_programs import Posted, answering, build_go
 from deploy.nomad_agent import require_nomad
 from deploy.nomad_site import Clock, NomadSite
 from harness.children import Children, short_path
@@ -36,7 +35,7 @@ def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
 @pytest.fixture(scope="session")
 def go_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the programs with the client in Go."""
-    return go_clients.build(tmp_path_factory.mktemp("go"))
+    return build_go(tmp_path_factory.mktemp("go"))
 
 
 @pytest.fixture

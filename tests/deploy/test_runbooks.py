@@ -139,7 +139,9 @@ def test_every_command_followed_in_an_incident_shows_what_the_page_says(
         ]
         reader.types("health-arbiter why", suspect, *own, r"health-arbiter release")
         other = next(one for one in fleet if one not in (culled, suspect))
-        reader.types("health-arbiter why INSTANCE", suspect, "is suspect because of mysql", instance=_instance(other))
+        reader.types(
+            "health-arbiter why INSTANCE", suspect, rf"^{_instance(other)} +suspect +mysql", instance=_instance(other)
+        )
         reader.types("health-arbiter doctor", suspect, r"[Rr]edis", r"memory|evict", "clock", "role|master")
         reader.types("health-arbiter doctor --job FILE", suspect, "job")
 

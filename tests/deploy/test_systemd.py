@@ -1,4 +1,4 @@
-"""The environment file and the systemd units: valid settings, units that systemd accepts, and one right by polkit."""
+"""Files of a host: environment file, systemd units with the right of polkit, the crontab, and deploy/standby.md."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pytest
 
 from harness.binaries import find
 from sidecar.actions.actuator import TIMEOUT_S
+from sidecar.cli import settings_commands
 from sidecar.config.load import load
 from sidecar.config.settings import Config
 from sidecar.config.shown import ADVANCED, FIRST
 from sidecar.config.sources import variable
-from sidecar.runlock import durations
+from sidecar.runlock import durations, exec_options
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 SYSTEMD: Final = DEPLOY / "systemd"
@@ -134,3 +135,54 @@ def test_polkit_lets_the_sidecar_restart_the_app_and_nothing_else() -> None:
     command = [node, "-e", STAND_IN_OF_POLKIT, "--", rules, json.dumps(asked)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(done.stdout) == ["yes", None, None, None, None]
+
+
+# -- the crontab ------------------------------------------------------------------------------------------------------
+
+CRONTAB: Final = (DEPLOY / "cron" / "health-arbiter").read_text()
+STANDBY: Final = (DEPLOY / "standby.md").read_text()
+JOBS: Final = re.findall(r"^(\S+ \S+ \S+ \S+ \S+) +(\S+) +(health-arbiter.*)$", CRONTAB, re.MULTILINE)
+"""The jobs of a system crontab (crontab(5)): when, the user and the command."""
+
+
+@pytest.mark.parametrize(("when", "user", "command"), JOBS, ids=lambda text: text.split()[-1])
+def test_each_job_runs_every_minute_with_valid_options_and_times(when: str, user: str, command: str) -> None:
+    assert (when, user == "root") == ("* * * * *", False)
+    assert not re.search(r"(?<!\\)%", command), "cron ends the command at %"
+    _, name, *words = shlex.split(command.partition(" 2>&1 | ")[0])
+    if name == "exec":
+        options = exec_options.options_of(words)
+        assert exec_options.contradictions(options) == []
+        assert "--every 60s" in command
+        assert options.standbys
+        assert options.command[0].startswith("/")
+    else:
+        given = settings_commands.given(settings_commands.run.make_context("run", words))
+        del given["config"]  # a file of the operator
+        settings = load(given, {})
+        assert (settings.process.standby, settings.process.run_lock) == (True, "/var/lib/health-arbiter")
+
+
+def test_crontab_has_both_kinds_of_jobs() -> None:
+    assert {command.split()[1] for _, _, command in JOBS} == {"exec", "run"}
+
+
+# -- the page -------------------------------------------------------------------------------------------------------
+
+
+def test_page_has_the_exit_codes_of_the_help() -> None:
+    codes = re.compile(r"^(?:\| |  )(\d\S*(?: to \d+)?)(?: \||  )", re.MULTILINE)
+    in_help = [code.replace("..", " to ") for code in codes.findall(exec_options.EPILOG)]
+    assert codes.findall(STANDBY) == in_help
+    assert in_help
+
+
+def test_every_option_on_the_page_exists() -> None:
+    known = {option for param in settings_commands.run.params for option in param.opts}
+    known |= {*re.findall(r"--[a-z-]+", exec_options.parser().format_help())}
+    assert {*re.findall(r"`(--[a-z-]+)", STANDBY)} - known == set()
+
+
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", STANDBY, re.DOTALL))
+def test_python_examples_of_the_page_compile(code: str) -> None:
+    assert compile(code, "standby.md", "exec")

@@ -1,4 +1,4 @@
-"""The tour of the README, run with other ports: each step prints what its comment says."""
+"""The first commands of a new user, as the README has them: ``deploy/run``, and the tour with other ports."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ import shlex
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from harness.binaries import require
 from harness.ports import free_ports
-from harness.sidecar import ASKS_AGAIN
+from harness.sidecar import ASKS_AGAIN, Sidecar
+from harness.waiting import wait_for
 
-pytestmark = [pytest.mark.redis, pytest.mark.process]
+if TYPE_CHECKING:
+    from harness.children import Children
+
+pytestmark = pytest.mark.process
 
 TOP: Final = Path(__file__).parents[2]
 WAITS: Final = (
@@ -44,7 +49,7 @@ SHOWN: Final = (
     r"5 server errors in 60 s \(5 of them redis\), the limit is 5",
     r"claim granted: 1 of 10 in use",
     r"clears when: .*the container is replaced",
-    r"tour/two (is draining,|has been down) for \w+ because of redis",
+    r"\ntwo +(draining|down) +redis ",
     r"  culled .*5 server errors",
     r"    5 x redis \(\w+, \S+ to \S+\): connection lost",
     r'\{"state":"\w+"\}',  # the state before it
@@ -75,6 +80,7 @@ def _tour() -> str:
     return waiting + tour
 
 
+@pytest.mark.redis
 @pytest.mark.timeout(TIMEOUT_S + 20)
 def test_tour_of_the_readme_prints_what_its_comments_say(run_dir: Path) -> None:
     require("redis-cli")
@@ -113,3 +119,29 @@ def test_tour_of_the_readme_prints_what_its_comments_say(run_dir: Path) -> None:
         found = re.compile(pattern).search(said, at)
         assert found, f"{pattern!r} is not shown after {said[:at][-200:]!r}: {said}"
         at = found.end()
+
+
+# -- deploy/run -------------------------------------------------------------------------------------------------------
+
+RUN: Final = TOP / "deploy" / "run"
+
+
+class FirstTry(Sidecar):
+    """The sidecar that the script becomes."""
+
+    def _command(self) -> list[str]:
+        return [str(RUN)]
+
+
+def test_first_try_says_where_and_when_and_shows_a_503(run_dir: Path, children: Children) -> None:
+    one = children.adopt(FirstTry(run_dir, "try", alone="", settle="1s", drain="1s")).start()
+    printed = one.output()
+    assert "health-arbiter will listen, a few seconds from now, at\n" in printed  # it is said before the daemon starts
+    assert "ARBITER_ALONE=true: there is no ARBITER_REDIS_URL" in printed
+    assert re.search(r"503 after the settle time of 1s, and up to a quarter more$", printed, re.MULTILINE)
+    (page,) = re.findall(r"status page +(\S+)$", printed, re.MULTILINE)
+    assert urllib.request.urlopen(page, timeout=60).status == 200
+    (report, times) = re.findall(r"curl -X POST (\S+) +# (\d+) times", printed)[0]
+    for _ in range(int(times)):
+        assert urllib.request.urlopen(report, data=b"", timeout=60).status == 202
+    wait_for(lambda: one.health()[0] == 503, timeout_s=60, what="the container is drained")
