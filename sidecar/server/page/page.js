@@ -317,28 +317,11 @@ function showHolds(holds) {
   }
 }
 
-function showWeights() {
-  setText("weights-title", isShadow() ? "Would-be weights, and versions" : "Weights and versions");
-  const serving = rows.filter((one) => one.weight !== null);
-  const bands = [["100 %", 100, 100], ["50 to 99 %", 50, 99], ["1 to 49 %", 1, 49], ["0 %", 0, 0]];
-  fill("weights", bands.map(([label, least, most]) => {
-    const count = serving.filter((one) => one.weight >= least && one.weight <= most).length;
-    const meter = make("meter");
-    meter.max = Math.max(1, serving.length);
-    meter.value = count;
-    meter.setAttribute("aria-label", `${count} at ${label}`);
-    const item = make("li", label);
-    item.append(meter, make("b", count));
-    return item;
-  }));
+function showVersions() {
   const versions = new Map();
   for (const { version } of rows) if (version) versions.set(version, (versions.get(version) ?? 0) + 1);
-  byId("versions").className = versions.size > 1 ? "several" : "";
-  fill("versions", [...versions].sort((a, b) => b[1] - a[1]).slice(0, 8).map(([version, count]) => {
-    const item = make("li", `version ${isolate(version)}: `);
-    item.append(make("b", count));
-    return item;
-  }));
+  const most = [...versions].sort((a, b) => b[1] - a[1]).slice(0, 8);
+  setText("versions", versions.size > 1 ? most.map(([version, count]) => `version ${isolate(version)}: ${count}`).join(", ") : "");
 }
 
 // -- the table ------------------------------------------------------------------------------------------------------
@@ -410,7 +393,7 @@ function showRows(containers) {
   rows = containers;
   if (NAMED === null) {
     showTiles();
-    showWeights();
+    showVersions();
     showContainers();
     showRefusal();
   } else if (NAMED !== last.why?.instance) showOther();
