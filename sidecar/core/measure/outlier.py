@@ -168,8 +168,6 @@ class EffectiveLimit(NamedTuple):
 def effective_limit(limit: int, evidence: Evidence, policy: Policy, baseline: Baseline) -> EffectiveLimit:
     """The limit of errors in this window; a softly drained container has the same part of the limit as of its load."""
     whole = _whole_limit(limit, evidence, policy, baseline)
-    if baseline.share >= 1:
-        return whole
     part = scaled(whole.limit, baseline.share)
     if part == whole.limit:
         return whole
