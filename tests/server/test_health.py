@@ -16,14 +16,16 @@ from sidecar.core.life import transitions
 from sidecar.core.life.container import Snapshot, start
 from sidecar.core.life.events import StopRequested
 from sidecar.core.types import Evidence, Latch, Policy, State
+from sidecar.net.http_error import HttpError
 from sidecar.server import health
-from sidecar.server.health import public_pages
+from sidecar.server.health import CREDIT_S, MetricsPage, public_pages
+from sidecar.server.public_http import PublicRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sidecar.core.life.container import Container
-    from sidecar.server.public_http import PublicAnswer, PublicRequest
+    from sidecar.server.public_http import PublicAnswer
 
 STALE_S = 38.0
 SENTENCE = "5 server errors in 60 s (5 of them redis), the limit is 5"
@@ -38,7 +40,10 @@ STOPPING, STOPPING_DRAINING, STOPPING_DOWN = (
     transitions.step(container, StopRequested(), 105.0, Policy())[0] for container in (UP, DRAINING, DOWN)
 )
 EVIDENCE = Evidence(60)
-PATHS = ("/health", "/health/haproxy", "/health/nomad", "/health/restart", "/livez", "/readyz")
+POLLS = ("/health", "/health/haproxy", "/health/nomad", "/health/restart")
+PATHS = (*POLLS, "/livez", "/readyz")
+PAGES = ("/livez", "/readyz", "/metrics", "/why")
+COST_S = 0.003
 
 
 class Controller:
@@ -252,3 +257,82 @@ async def test_haproxy_is_answered_as_it_asks(request_: bytes) -> None:
         assert (await client.ask(request_)).status == 503
         assert await client.rest() == b""
     assert controller.polls == [("/health/haproxy", 503)]
+
+
+# -- the other paths, and metrics that take a bounded share of the time ---------------------------------------------
+
+
+def _request(method: str, path: str) -> PublicRequest:
+    return PublicRequest(method, path, "", keeps=True)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+@pytest.mark.parametrize("path", [*POLLS, *PAGES])
+def test_path_takes_get_and_head_and_a_poll_also_what_haproxy_sends_by_default(method: str, path: str) -> None:
+    controller = Controller()
+    answer_to = _pages(controller.health())
+    if method == "OPTIONS" and path in PAGES:
+        with pytest.raises(HttpError, match=f"method: {path} takes GET, HEAD") as refused:
+            answer_to(_request(method, path))
+        assert (refused.value.status, refused.value.headers) == (405, {"Allow": "GET, HEAD"})
+    else:
+        assert answer_to(_request(method, path)).status == 200
+    assert len(controller.polls) == (path in POLLS)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/up", "//health", "/health/", "/a/../health", "http://a/health", "*", "/" + "x" * 999]
+)
+def test_other_path_is_refused_with_a_sentence_of_a_bounded_length(
+    path: str,
+) -> None:
+    answer_to = _pages(Controller().health())
+    with pytest.raises(HttpError, match=r"^path: there are .*/metrics.*; .* is not served here$") as refused:
+        answer_to(_request("GET", path))
+    assert (refused.value.status, refused.value.word) == (404, "path")
+    assert len(str(refused.value)) < 250
+
+
+class Metrics:
+    """A page that says when it was written, which takes ``cost_s``."""
+
+    def __init__(self, cost_s: float = COST_S) -> None:
+        self.now = 1_000.0
+        self.cost_s = cost_s
+        self.written = 0
+        self.page = MetricsPage(self.write, lambda: self.now)
+
+    def write(self) -> tuple[bytes, str]:
+        text = f"{self.now}\n"
+        self.now += self.cost_s
+        self.written += 1
+        return text.encode(), "text/plain; version=0.0.4"
+
+    def age_s(self) -> float:
+        """How old the page is that a request gets now."""
+        asked_at = self.now
+        return asked_at - float(self.page().body)
+
+
+def test_endless_requests_for_metrics_take_a_fifth_of_the_time_and_get_no_old_page() -> None:
+    metrics, ages = Metrics(), list[float]()
+    while metrics.now < 1_010:
+        ages.append(metrics.age_s())
+        metrics.now += 0.0001
+    assert metrics.written * COST_S == pytest.approx(10 / 5 + CREDIT_S, rel=0.05)
+    assert max(ages) <= 5 * COST_S + 0.001
+
+
+def test_few_requests_get_the_page_of_their_moment() -> None:
+    metrics = Metrics()
+    for _ in range(5):
+        for _ in range(int(CREDIT_S / COST_S / 2)):
+            assert metrics.age_s() == 0
+        metrics.now += 1
+    assert metrics.page().headers["Content-Type"] == "text/plain; version=0.0.4"
+
+
+def test_process_that_was_suspended_while_it_wrote_the_page_writes_the_next_one() -> None:
+    metrics = Metrics(cost_s=60.0)
+    metrics.age_s()
+    assert metrics.age_s() == 0

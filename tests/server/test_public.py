@@ -273,6 +273,7 @@ async def test_client_that_reads_late_gets_the_whole_answer_and_then_the_next(ob
         client.reads_on()
         assert len((await client.answer()).body) == BIG
         assert (await client.answer()).body == b"up\n"
+        assert len((await client.ask(get("/big"))).body) == BIG, "also to a client that sends nothing meanwhile"
     assert observed == Observed()
 
 
