@@ -22,6 +22,7 @@ from sidecar.core.claims import Unknown
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
 from sidecar.core.life.container import Record
+from sidecar.core.life.culling import unknown_delay
 from sidecar.core.types import Entry
 from sidecar.store.protocol import NOTED_S, SHARED_S
 
@@ -34,8 +35,6 @@ GATHER_S: Final = 0.1
 """Delay of the first batch. In that time the beat and the claim of a suspect are over, and their entries join it."""
 
 PACE_S: Final = 1.0
-BACKOFF_FIRST_S: Final = 1.0
-BACKOFF_CAP_S: Final = 30.0
 FINISH_S: Final = 2.0
 SETTLED_S: Final = 2 * PACE_S
 JITTER: Final = 0.5
@@ -179,7 +178,4 @@ class Ledger:
         return True
 
     def _pause_s(self, failures: int) -> float:
-        if not failures:
-            return PACE_S
-        delay = min(BACKOFF_CAP_S, BACKOFF_FIRST_S * 2 ** min(failures - 1, 10))
-        return float(delay * (1 - JITTER * self._rng.random()))
+        return unknown_delay(failures - 1) * (1 - JITTER * self._rng.random()) if failures else PACE_S

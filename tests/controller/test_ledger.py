@@ -16,7 +16,6 @@ from harness.stores import redis_store
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from harness.waiting import eventually
 from sidecar.controller.ledger import (
-    BACKOFF_CAP_S,
     BATCH,
     FINISH_S,
     GATHER_S,
@@ -30,6 +29,7 @@ from sidecar.controller.ledger import (
 from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
 from sidecar.core.fleet.fleet_settings import FleetSettings
+from sidecar.core.life.culling import UNKNOWN_CAP_S
 from sidecar.core.types import Entry
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import NOTED_S, SHARED_S
@@ -124,10 +124,10 @@ async def test_who_asks_after_an_order_waits_until_the_store_has_it_but_not_for_
         await ledger.settled()
         assert loop.time() == asked_at
         store.open.clear()
-        await asyncio.sleep(BACKOFF_CAP_S)
+        await asyncio.sleep(UNKNOWN_CAP_S)
         store.says = None
         store.open.set()
-        await asyncio.sleep(BACKOFF_CAP_S)
+        await asyncio.sleep(UNKNOWN_CAP_S)
         store.open.clear()  # a store that hangs
         ledger.add(*entries(1, 3))
         asked_at = loop.time()
@@ -149,9 +149,9 @@ async def test_entries_without_a_clear_answer_are_sent_again_in_order_after_grow
         ledger.add(*entries(3, 3))
         await asyncio.sleep(600)
         notes.says = None
-        await asyncio.sleep(BACKOFF_CAP_S)
+        await asyncio.sleep(UNKNOWN_CAP_S)
     pauses = [after - before for before, after in pairwise(at for at, _ in notes.batches)]
-    limits = [min(BACKOFF_CAP_S, 2.0**number) for number in range(len(pauses))]
+    limits = [min(UNKNOWN_CAP_S, 2.0**number) for number in range(len(pauses))]
     assert all(limit * (1 - JITTER) <= pause <= limit for pause, limit in zip(pauses, limits, strict=True))
     assert len({round(pause, 3) for pause in pauses[-5:]}) == 5
     assert notes.kept == entries(6)
