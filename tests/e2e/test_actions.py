@@ -21,10 +21,6 @@ pytestmark = [pytest.mark.redis, pytest.mark.process]
 CULL: Final[dict[str, Setting]] = {**AT_ONCE, "drain": "100ms"}
 
 
-def _await_health(one: Sidecar, status: int) -> None:
-    wait_for(lambda: one.health("/health/nomad")[0] == status, timeout_s=60, what=f"health is {status}")
-
-
 def _entries(one: Sidecar, what: str) -> list[dict[str, str]]:
     done = command(one, "events", "--json")
     assert done.code == 0, done
@@ -61,7 +57,7 @@ def test_command_restarts_the_app_and_the_sidecar_says_so(
     assert "restarting one" in told["sentence"]
     assert one.health("/health/nomad")[0] == 503
     one.post_error(1, app_start="life-2")
-    _await_health(one, 200)
+    one.await_health(200, "/health/nomad")
     wait_for(lambda: _entries(one, "acted"), timeout_s=60, what="it is in the ledger")
 
 

@@ -55,12 +55,6 @@ def target(shared_dir: Path, shared_children: Children) -> Sidecar:
     return shared_children.adopt(one).start()
 
 
-def _peak_mib(one: Sidecar) -> float:
-    """The peak of its memory."""
-    status = Path(f"/proc/{one.pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-
-
 def _files(one: Sidecar) -> int:
     return len(list(Path(f"/proc/{one.pid}/fd").iterdir()))
 
@@ -107,7 +101,7 @@ def test_health_is_answered_in_bounded_memory_and_refusals_are_counted(target: S
     wait_for(
         lambda: target.request("local", "POST", "/errors", report).status == 202, timeout_s=60, what="a report is taken"
     )
-    assert _peak_mib(target) < MOST_MIB
+    assert target.peak_mib() < MOST_MIB
     assert files_meanwhile <= files + 340
     assert _failures(target) == 0
 
@@ -133,7 +127,7 @@ def test_handshakes_that_one_address_does_not_finish_hold_up_no_other(run_dir: P
         wait_for(check_s, timeout_s=60, what="it is answered")
         slowest = [max(sorted(check_s() for _ in range(100))[:99]) for _ in range(3)]
     assert min(slowest) <= 0.2
-    assert _peak_mib(one) < MOST_MIB
+    assert one.peak_mib() < MOST_MIB
 
 
 def test_hostile_app_and_hostile_redis_take_little_time_of_the_processor(run_dir: Path, children: Children) -> None:
@@ -156,6 +150,6 @@ def test_hostile_app_and_hostile_redis_take_little_time_of_the_processor(run_dir
         used_s = one.cpu_s()
         wait_for(is_over, timeout_s=60, what="the hostile pages and the reply are read")
         assert one.cpu_s() - used_s < MOST_CPU_S
-        assert _peak_mib(one) < MOST_MIB
+        assert one.peak_mib() < MOST_MIB
         assert all(map(isfinite, one.metrics().values()))
         assert one.health()[0] == 200

@@ -34,7 +34,7 @@ def test_budget_holds_when_all_claim_at_once_and_the_denied_stay_up(
     assert (len(granted), len(denied)) == (3, 3)
     assert redis_server.cli("ZCARD", GRANTS) == 3
     for one in granted:
-        wait_for(lambda one=one: one.health()[0] == 503, timeout_s=60, what=f"{one.name} is down")  # type: ignore[misc]
+        one.await_health(503)
         assert one.metrics()["arbiter_culls_total"] == 1
     for one in denied:
         last = claim(one)
@@ -72,10 +72,6 @@ SAID = "alice holds the service: migration of the database, no container is cull
 def _fails_on(one: Sidecar) -> bool:
     """Whether it is down; if not, its app has another error: old errors claim nothing."""
     one.post_error(1)
-    return _is_down(one)
-
-
-def _is_down(one: Sidecar) -> bool:
     return one.health()[0] == 503
 
 
@@ -88,7 +84,7 @@ def test_hold_set_beside_one_sidecar_keeps_the_others_up_until_it_is_released(
     there.post_error(10)
     await_denied(there, "hold")
     other.post_error(10)
-    wait_for(lambda: _is_down(other), timeout_s=60, what="the container without a hold is culled")
+    other.await_health(503)
 
     assert command(here, *HOLD).code == 0
     here.post_error(10)
@@ -100,7 +96,7 @@ def test_hold_set_beside_one_sidecar_keeps_the_others_up_until_it_is_released(
         assert "alice" not in one.request("public", "GET", "/metrics").body
     assert command(there, "release").out.startswith("the service is released; ")
     wait_for(lambda: _fails_on(here), timeout_s=60, what="the released container is culled at its next check")
-    assert not _is_down(there), "its own hold still counts"
+    assert there.health()[0] == 200, "its own hold still counts"
 
 
 # -- retirement -----------------------------------------------------------------------------------------------------
@@ -169,7 +165,7 @@ def test_enforcing_part_is_culled_and_the_shadow_part_only_would_be(pair: tuple[
     shadow.post_error(5)
     wait_for(lambda: shadow.metrics()["arbiter_would_culls_total"] == 1, timeout_s=60, what="it would be culled")
     enforcing.post_error(5)
-    wait_for(lambda: enforcing.health()[0] == 503, timeout_s=60, what="the one that enforces is culled")
+    enforcing.await_health(503)
     assert shadow.health() == (200, "up\n")
     assert shadow.agent_line() == "up ready 100%\n"
     assert shadow.metrics()["arbiter_culls_total"] == 0

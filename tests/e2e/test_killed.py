@@ -168,20 +168,16 @@ def _listening(port: int) -> socket.socket:
     return socket.create_server(("127.0.0.1", port))
 
 
-def _await_health(one: Sidecar, status: int) -> None:
-    wait_for(lambda: one.health()[0] == status, timeout_s=60, what=f"health is {status}")
-
-
 @pytest.mark.redis
 def test_culled_app_that_is_restarted_in_place_is_up_again(sidecar: StartSidecar, redis_server: RedisServer) -> None:
     port = free_port()
     with closing(_listening(port)):
         one = sidecar("one", app_port=port, redis_url=redis_server.url, **CULL)
         one.post_error(5, kind="redis")
-        _await_health(one, 503)
+        one.await_health(503)
     assert [one.health()[0] for _ in range(20)] == [503] * 20, "it stays down while nobody listens"
     with closing(_listening(port)):
-        _await_health(one, 200)
+        one.await_health(200)
         assert one.verdict()["evidence"]["errors"] == 0
         one.post_error(1, kind="redis")
         wait_for(lambda: one.verdict()["evidence"]["errors"] == 1, timeout_s=60, what="the new life is counted")
@@ -196,7 +192,7 @@ def test_restarted_sidecar_knows_the_app_that_it_culled(sidecar: StartSidecar, r
     with closing(_listening(port)) as app:
         wait_for(lambda: one.metrics()["arbiter_app_listening"] == 1, timeout_s=60, what="the port is seen")
         one.post_error(5)
-        _await_health(one, 503)
+        one.await_health(503)
         socket_id = str(os.fstat(app.fileno()).st_ino)
         wait_for(lambda: _has_saved(state, socket_id), timeout_s=60, what="the latch and the socket are saved")
         one.kill()
@@ -205,7 +201,7 @@ def test_restarted_sidecar_knows_the_app_that_it_culled(sidecar: StartSidecar, r
         one.kill()
     with closing(_listening(port)):
         one.start()
-        _await_health(one, 200)
+        one.await_health(200)
 
 
 def _has_saved(directory: Path, socket_id: str) -> bool:

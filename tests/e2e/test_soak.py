@@ -92,11 +92,6 @@ class HonestClients:
             self.answers += not outcome
 
 
-def peak_mib(sidecar: Sidecar) -> float:
-    status = Path(f"/proc/{sidecar.pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
-
-
 def test_no_honest_poll_is_lost_and_no_hold_is_long_under_all_attacks(run_dir: Path, children: Children) -> None:
     sidecar = children.adopt(Noting(run_dir, error_limit=10**9, statsd_listen=f"127.0.0.1:{free_port()}"))
     sidecar.start()
@@ -109,8 +104,8 @@ def test_no_honest_poll_is_lost_and_no_hold_is_long_under_all_attacks(run_dir: P
                 time.sleep(SOAK_S / len(ATTACKS))
             longest_s[name] = max(sidecar.take_holds(), default=0.0)
             if attack.listener != "local":
-                assert peak_mib(sidecar) <= MOST_MIB, name
+                assert sidecar.peak_mib() <= MOST_MIB, name
     assert honest.lost == {}
     assert honest.answers > SOAK_S
     assert {name: seconds for name, seconds in longest_s.items() if seconds > MOST_HOLD_S} == {}
-    assert peak_mib(sidecar) <= MOST_MIB_OF_AN_APP
+    assert sidecar.peak_mib() <= MOST_MIB_OF_AN_APP

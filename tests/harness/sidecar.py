@@ -18,6 +18,7 @@ from harness.certificates import client_context
 from harness.child import Child, python_env
 from harness.fork_server import FORK_SERVER, ForkedProcess
 from harness.ports import free_port
+from harness.waiting import wait_for
 from sidecar.net.credential_files import KeyPair
 
 if TYPE_CHECKING:
@@ -128,6 +129,10 @@ class Sidecar(Child):
         reply = self.request("public", "GET", path)
         return reply.status, reply.body
 
+    def await_health(self, status: int, path: str = "/health") -> None:
+        """Wait until health answers with this status."""
+        wait_for(lambda: self.health(path)[0] == status, timeout_s=60, what=f"{path} of {self.name} is {status}")
+
     def verdict(self) -> dict[str, Any]:
         answer: dict[str, Any] = self.request("local", "GET", "/verdict").json()
         return answer
@@ -147,6 +152,11 @@ class Sidecar(Child):
         """The time of the processor that it has used since its start."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def peak_mib(self) -> float:
+        """The peak of its memory."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
     def log_lines(self) -> list[dict[str, Any]]:
         """The complete lines of the log; a line that is not a JSON object comes as ``{"unparsed": line}``.
