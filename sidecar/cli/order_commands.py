@@ -67,12 +67,14 @@ def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: A
 def _is_unknown(instance: str, sidecar: Asking) -> bool:
     """Whether the sidecar knows the whole fleet, and this container is not part of it."""
     try:
-        seen = ask(sidecar, "GET", "/fleet").value
+        reply = ask(sidecar, "GET", "/fleet")
     except NoSidecarError:
         return False
-    known = [member["instance"] for member in seen.get("members", ())]
-    size = sum(seen["fleet"].get(name, 0) for name in ("alive", "draining", "down"))
-    return bool(known) and instance not in known and size <= len(known)
+    if reply.status != OK:
+        return False
+    known, fleet = [member["instance"] for member in reply.value["members"]], reply.value["fleet"] or {}
+    size = sum(fleet.get(name, 0) for name in ("alive", "draining", "down"))
+    return instance not in known and size <= len(known)
 
 
 @click.command(cls=Command)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from sidecar.config.shown import ADVANCED, FIRST, table
 SECRET = "hunter2"  # not one: the string to look for
 FLAGS = [f"--{name.removeprefix('ARBITER_').lower().replace('_', '-')}" for name, _, _ in table()]
 COMMANDS = [name for commands in application.COMMANDS.values() for name in commands]
-NO_ENVIRON: Mapping[str, str] = {}
 
 
 class Done:

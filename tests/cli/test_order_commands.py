@@ -112,6 +112,7 @@ def test_store_in_memory_makes_this_sidecar_the_whole_service(start_thread: Star
     one = start_thread()
     assert command(one, *HOLD) == (0, "held: the service by alice, 1h left: migration\n", "")
     assert command(one, *HOLD, "--instance", "b").code == 2
+    assert command(one, *HOLD, "--instance", "a").err == "", "there is no fleet that could know it"
     assert command(one, "release") == (0, f"the service is released{ASKS}\n", "")
 
 

@@ -28,11 +28,6 @@ def _settings(**flags: object) -> Config:
     return load({name: str(value) for name, value in flags.items()}, {})
 
 
-def _only(found: list[Finding], what: str) -> Finding:
-    (one,) = [each for each in found if each.what == what]
-    return one
-
-
 # -- files ------------------------------------------------------------------------------------------------------
 
 
