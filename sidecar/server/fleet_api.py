@@ -171,7 +171,7 @@ class FleetApi:
         elif self._alone:
             entries = self._local_entries(now - rules.budget_window)
             grants = tuple(entry.at for entry in entries if entry.what == "granted")
-            used = len(grants)
+            used, capacity = len(grants), share.at_most(1)
         return {
             "budget": rules.budget,
             "bound": rules.bound(capacity),

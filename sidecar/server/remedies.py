@@ -12,9 +12,8 @@ from sidecar.core.claims import Answer, Denied, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Snapshot
 from sidecar.core.types import Evidence, Hold, Reason, State
+from sidecar.server.banner import clock
 
-MINUTE_S: Final = 60
-HOUR_S: Final = 3600
 DAY_S: Final = 86400
 
 REPLACED: Final = "the container is replaced, or health-arbiter revive"
@@ -154,5 +153,6 @@ def _in(due: float | None, now: float) -> str:
 
 def at(until: float, unix: float) -> str:
     """The time of day in UTC of a future instant; if it is more than a day ahead, also the time until then."""
-    clock = f"{int(until) % DAY_S // HOUR_S:02}:{int(until) % HOUR_S // MINUTE_S:02} UTC"
-    return f"at {clock}" if until - unix < DAY_S else f"in {reasons.whole_seconds(until - unix)}, at {clock}"
+    return (
+        f"at {clock(until)}" if until - unix < DAY_S else f"in {reasons.whole_seconds(until - unix)}, at {clock(until)}"
+    )

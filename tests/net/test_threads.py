@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.waiting import wait_for
-from sidecar.net.threads import DaemonThreads, in_thread
+from sidecar.net.threads import in_thread
 
 TOP = Path(__file__).parents[2]
 
@@ -76,15 +76,6 @@ def test_work_that_outlives_its_loop_ends_quietly() -> None:
     release.set()
     threads[0].join(60)
     assert not threads[0].is_alive()
-
-
-def test_error_of_a_name_that_does_not_resolve_reaches_the_waiter() -> None:
-    error = OSError("no such name")
-
-    def resolve() -> None:
-        raise error
-
-    assert DaemonThreads().submit(resolve).exception(timeout=60) is error
 
 
 def test_work_and_names_that_hang_do_not_hold_up_the_exit() -> None:

@@ -427,17 +427,6 @@ async def test_handshakes_that_one_address_does_not_finish_keep_no_other_out(
     assert {*observed.words} == {"crowded"}
 
 
-async def test_clients_that_come_at_once_are_all_served(files: Files, observed: Observed) -> None:
-    async with public_door(observed, tls=files.tls()) as server:
-
-        async def ask() -> int:
-            async with await _connect(server) as client:
-                return (await client.ask(UP)).status
-
-        assert await asyncio.gather(*(ask() for _ in range(100))) == [200] * 100
-    assert observed == Observed()
-
-
 async def test_handshake_has_its_time_and_no_more(
     files: Files, observed: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,8 +158,12 @@ async def test_fleet_without_the_store_is_the_last_known_summary(office: Office,
     assert "Redis has given no answer since 22:11 UTC" in seen["banner"]["sentence"]
 
 
-async def test_budget_without_a_shared_store_comes_from_the_own_grants(monkeypatch: pytest.MonkeyPatch) -> None:
-    office = Office(alone="No shared store.")
+@pytest.mark.parametrize(("budget", "capacity", "sentence"), [("10", 10, ""), ("20%", 1, " All tokens are in use")])
+async def test_budget_without_a_shared_store_comes_from_the_own_grants(
+    monkeypatch: pytest.MonkeyPatch, budget: str, capacity: int, sentence: str
+) -> None:
+    office = Office(budget, alone="No shared store.")
+    office.own = OWN._replace(state=State.SUSPECT)
 
     async def member_list() -> Unknown:
         return Unknown("alone")
@@ -169,8 +173,9 @@ async def test_budget_without_a_shared_store_comes_from_the_own_grants(monkeypat
     office.local = [Entry(what, NOW_S - ago) for ago, what in ago_s.items()]
     answer = await office.answer()
     seen = answer.json()
-    assert (answer.status, seen["used"], seen["capacity"], seen["fleet"]) == (200, 2, 10, None)
-    assert (seen["grants"], seen["banner"]["sentence"]) == ([NOW_S - 100, NOW_S - 10], "No shared store.")
+    assert (answer.status, seen["used"], seen["capacity"], seen["fleet"]) == (200, 2, capacity, None)
+    assert seen["grants"] == [NOW_S - 100, NOW_S - 10]
+    assert f"1 of 1 container (a) has too many errors since 00:00 UTC.{sentence}" in seen["banner"]["sentence"]
 
 
 async def test_requests_that_come_while_an_answer_is_made_share_the_next_one(
