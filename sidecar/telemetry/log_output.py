@@ -75,16 +75,13 @@ class _Bounded(logging.Handler):
 
 
 @contextmanager
-def logging_to(
-    stream: TextIO, *, style: str = "auto", common: dict[str, object], on_drop: Callable[[], None]
-) -> Iterator[None]:
+def logging_to(stream: TextIO, *, common: dict[str, object], on_drop: Callable[[], None]) -> Iterator[None]:
     """Send the log of the whole process to the descriptor of ``stream`` while the context lasts.
 
-    ``style`` is ``json``, ``console`` or ``auto`` (console on a terminal); ``common`` are fields of every line.
-    ``on_drop`` is called, in any thread, for each line that did not fit or could not be written.
+    On a terminal it is text, elsewhere JSON with the fields ``common`` in every line. ``on_drop`` is called, in any
+    thread, for each line that did not fit or could not be written.
     """
-    console = style == "console" or (style == "auto" and stream.isatty())
-    formatter = _Formatter(as_console, {}) if console else _Formatter(as_json, common)
+    formatter = _Formatter(as_console, {}) if stream.isatty() else _Formatter(as_json, common)
     lines: Lines = queue.Queue(QUEUE_LIMIT)
     logging.raiseExceptions = False
     root = logging.getLogger()

@@ -31,6 +31,7 @@ def process_as_before() -> Iterator[None]:
     root, thresholds, raises = logging.getLogger(), gc.get_threshold(), logging.raiseExceptions
     handlers, level = [*root.handlers], root.level
     yield
+    assert gc.isenabled()
     gc.unfreeze()
     gc.set_threshold(*thresholds)
     root.handlers[:] = handlers
@@ -51,6 +52,7 @@ def _run(config: Config, log: Path, monkeypatch: pytest.MonkeyPatch, *, until: s
         with log.open("w") as stream:
             monkeypatch.setattr(sys, "stderr", stream)
             ender.start()
+            gc.disable()  # as at its start, until it serves
             return daemon.main(config)
     finally:
         ender.join(60)

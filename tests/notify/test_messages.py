@@ -127,6 +127,10 @@ def test_text_has_all_that_a_reader_needs() -> None:
     assert message.items() >= expected.items()
 
 
+def test_message_names_five_containers_at_most() -> None:
+    assert fields(containers=list("abcdefg"))["containers"] == "a, b, c, d, e and 2 more"
+
+
 def test_key_of_an_incident_has_the_mode_and_the_container() -> None:
     shadow = fields(Alert("action", "action_failed", "It failed.", "n1"), OWN._replace(mode="shadow"))
     assert shadow["key"] == "health-arbiter/default/shop.web/shadow/n1/action"

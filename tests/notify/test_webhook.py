@@ -140,6 +140,7 @@ async def test_message_is_given_up_after_an_hour_or_at_once_if_it_will_never_be_
 async def test_oldest_message_is_dropped_when_too_many_wait() -> None:
     webhook = Answers(UndeliveredError("x"))
     outbox = RunningOutbox(webhook)
+    assert len(outbox.box) == 0
     outbox.put("first")
     await settle()
     outbox.put(*map(str, range(MOST_WAITING + 1)))
