@@ -398,6 +398,7 @@ def test_text_fits_what_nomad_keeps_and_keeps_the_most_important(reason: str) ->
     memory.entries = [Entry("suspect", UNIX, "a", detail="sentence " * 6)] * 60
     text = memory.why.text(health.BODY_LIMIT)
     assert 1_500 < len(text.encode()) <= health.BODY_LIMIT
+    assert len(memory.why.value()["history"]) == 50
     assert text.endswith("...\n")
     assert all(line.isprintable() for line in text.splitlines())
     if len(reason) < 100:
