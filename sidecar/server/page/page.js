@@ -425,18 +425,13 @@ function showState(why) {
   if (why.window.requests) facts.push(["Requests", `${why.window.failed} of ${why.window.requests} failed in ${why.window.seconds} s`]);
   showFacts(facts);
   fill("runbook", why.runbook ? [makeLink(why.runbook, "Runbook")] : []);
-  fill("history", why.history.map((event) => {
-    const item = make("li");
-    item.append(makeTime(event.at), make("span", `${inWords(event.what)}${event.sentence && `: ${event.sentence}`}`));
-    return item;
-  }));
   showSamples(why);
 }
 
 // Another container: what the fleet's records have of it. Its own sidecar knows more.
 function showOther() {
   const one = found();
-  byId("samples-part").hidden = byId("history-part").hidden = true;
+  byId("samples-part").hidden = true;
   byId("remedies").hidden = byId("remedies-title").hidden = true;
   if (!one) showStateWord("unknown", "The fleet does not know this container now; below are its events of the last week.");
   else {
