@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fakeredis import TcpFakeServer
+from redis import Redis
 
-from harness.fake_redis import fake_redis
 from harness.memory_store import MemoryStore
 from harness.stores import S, redis_store
 from sidecar.store.alone import AloneStore
 from sidecar.store.protocol import Store
 from sidecar.store.redis import RedisStore
+from sidecar.store.redis_content import BEAT, COMMIT, READ
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from harness.redis_server import RedisServer
+
+
+@contextmanager
+def fake_redis() -> Iterator[str]:
+    """A new and empty one; its URL. It knows the store's scripts, because it hangs up instead of saying NOSCRIPT."""
+    server = TcpFakeServer(("127.0.0.1", 0), server_type="redis")
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    url = f"redis://127.0.0.1:{server.server_address[1]}"
+    with Redis.from_url(url, protocol=2) as client:
+        for script in (READ, COMMIT, BEAT):
+            client.script_load(script.text)
+    yield url
+    server.shutdown()
+    server.server_close()
+
 
 OpenStore = Callable[..., RedisStore]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.redis_acl import PAGE, rights_of
 from harness.sentinels import MASTER, masters_reply
 from harness.stores import CULL, HOLD, beat, commit, look, redis_store, send_beat, suspect
 from sidecar.core.claims import Presence
@@ -23,8 +23,21 @@ if TYPE_CHECKING:
     from harness.redis_server import RedisServer
     from store.conftest import Actor
 
-ROOT: Final = Path(__file__).parents[2]
-SHIPPED: Final = ROOT / "deploy/redis/users.acl"
+DIRECTORY: Final = Path(__file__).parents[2] / "deploy" / "redis"
+PAGE: Final = (DIRECTORY / "README.md").read_text()
+
+
+def rights_of(service: str) -> list[str]:
+    """The words of ``ACL SETUSER`` for the user of a service in the namespace ``default``."""
+    (line,) = re.findall(r"^    (sed .*)$", PAGE, re.MULTILINE)
+    typed = ["sh", "-c", line.replace("{ha:default/shop}", f"{{ha:default/{service}}}")]
+    printed = subprocess.run(typed, cwd=DIRECTORY, capture_output=True, text=True, timeout=30, check=True).stdout
+    words = printed.split()
+    assert words[:3] == ["user", "shop", "on"]
+    return words[3:]
+
+
+SHIPPED: Final = DIRECTORY / "users.acl"
 RIGHTS: Final = SHIPPED.read_text().split()[3:]
 PRESET: Final = re.findall(r"`(~errorWatcher:\*(?: \+\w+)+)`", PAGE)[0].split()
 
