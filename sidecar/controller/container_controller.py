@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import inf
 from random import Random
 from typing import Final
 
 from sidecar.controller.effects import CullHook, EffectRunner, TokenBudget
-from sidecar.controller.inbox import IdStatus, Inbox, IncarnationIds, LatchWritten, Message, incarnation_id
+from sidecar.controller.inbox import IdStatus, Inbox, IncarnationIds, LatchWritten, Message, Reports, incarnation_id
 from sidecar.controller.journal import Journal
 from sidecar.core.app_reports import ErrorReport, Report
 from sidecar.core.claims import REVIVED, RandomIdentity
@@ -233,9 +232,9 @@ class Controller:
         elif isinstance(message, (BeatAnswered, BeatUnanswered)):
             self._process_beat(message, now)
         elif isinstance(message, ReviveOrdered):
-            self._step(replace(message, incarnation=self._word(REVIVED), identity=self._identity()), now)
-        elif isinstance(message, tuple):
-            self._receive(message, now)
+            self._step(message._replace(incarnation=self._word(REVIVED), identity=self._identity()), now)
+        elif isinstance(message, Reports):
+            self._receive(message.reports, now)
         elif not isinstance(message, LatchWritten):
             self._step(message, now)
 
@@ -243,7 +242,7 @@ class Controller:
         """Take in the fleet as it is now. A suspect that was announced may claim, unless it has recovered meanwhile."""
         self._beat_error = message.error if isinstance(message, BeatUnanswered) else ""
         if isinstance(message, BeatAnswered):
-            message = replace(message, jitter=self._rng.random())
+            message = message._replace(jitter=self._rng.random())
             self.assessment.learn(message.fleet, now)
         else:
             self.assessment.forget_fleet(message.fleet)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from sidecar.core.app_reports import AppListening, ErrorReport, Report, Sample
 from sidecar.core.life.events import Trigger
@@ -33,7 +33,13 @@ class LatchWritten:
     """The latch of a grant is on disk, or readers have waited long enough for the disk."""
 
 
-Message = tuple[Report, ...] | Trigger | LatchWritten
+class Reports(NamedTuple):
+    """Reports of the app, in their order."""
+
+    reports: tuple[Report, ...]
+
+
+Message = Reports | Trigger | LatchWritten
 
 
 class Inbox:
@@ -49,7 +55,7 @@ class Inbox:
         """Put all reports into the inbox, or none and return False if it is full."""
         if self._waiting >= INBOX_LIMIT:
             return False
-        self.put(tuple(reports))
+        self.put(Reports(tuple(reports)))
         return True
 
     def put(self, message: Message) -> None:
@@ -86,7 +92,7 @@ class Inbox:
 
 
 def _size(message: Message) -> int:
-    return len(message) if isinstance(message, tuple) else 1
+    return len(message.reports) if isinstance(message, Reports) else 1
 
 
 class IdStatus(Enum):

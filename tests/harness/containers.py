@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
 from sidecar.core.app_reports import Load
@@ -44,7 +43,7 @@ AGING = POLICY._replace(lifetime_s=100.0, retire_timeout_s=60.0)
 
 IDENTITY = RandomIdentity("lease-1")
 LEASE = Latch("", 1_000.0, "retired", lease="lease-1")
-BUSY = replace(FINE, load=Load(1.0, 0.0))
+BUSY = FINE._replace(load=Load(1.0, 0.0))
 
 
 def begun(policy: Policy = POLICY, app_start: str | None = "one") -> Container:

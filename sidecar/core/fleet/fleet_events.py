@@ -74,29 +74,25 @@ def _trials(state: FleetState, now_us: int) -> tuple[CauseTrial, ...]:
 # -- events ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class StoreAway:
+class StoreAway(NamedTuple):
     """A beat had no clear answer, the first after one that had."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoreBack:
+class StoreBack(NamedTuple):
     """The store answers again."""
 
     away_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class CausePaused:
+class CausePaused(NamedTuple):
     """Culls for a cause are paused. Its failures in a row tell two pauses apart."""
 
     trial: CauseTrial
 
 
-@dataclass(frozen=True, slots=True)
-class PauseEnded:
+class PauseEnded(NamedTuple):
     """The pause of culls for a cause is over, or forgotten."""
 
     cause: str
@@ -112,8 +108,7 @@ class DuplicateEnded:
     """No other container runs under this instance name any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsDiffer:
+class SettingsDiffer(NamedTuple):
     """The sidecars of the fleet run with this number of different settings."""
 
     settings: int
@@ -124,22 +119,19 @@ class ProcessUnknown:
     """The store does not tell its process any more, so that its restart is not noticed."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataLost:
+class DataLost(NamedTuple):
     """The store lost its record of earlier culls."""
 
     fleet: Fleet
 
 
-@dataclass(frozen=True, slots=True)
-class HoldLost:
+class HoldLost(NamedTuple):
     """The store lost a hold that this sidecar saw in force."""
 
     hold: Hold
 
 
-@dataclass(frozen=True, slots=True)
-class HoldBegan:
+class HoldBegan(NamedTuple):
     """A person holds the service or this container; it may be in the place of another hold."""
 
     hold: Hold

@@ -16,8 +16,7 @@ from sidecar.core.types import State, Verdict
 # -- triggers ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """The window was judged: at a check, after a report, or because ``Container.due`` has come."""
 
     verdict: Verdict
@@ -25,8 +24,7 @@ class Judged:
     load: Load | None = None  # the last that it reported
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimAnswered:
+class ClaimAnswered(NamedTuple):
     """The budget answered a claim."""
 
     claim_id: str
@@ -37,8 +35,7 @@ class ClaimAnswered:
     capture: str | None = None  # output of the hook after a grant
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseAnswered:
+class LeaseAnswered(NamedTuple):
     """The budget answered a request for a lease."""
 
     holder: str
@@ -48,8 +45,7 @@ class LeaseAnswered:
     took_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class BeatAnswered:
+class BeatAnswered(NamedTuple):
     """The store answered a beat."""
 
     presence: Presence  # what the beat reported
@@ -59,32 +55,28 @@ class BeatAnswered:
     wait_s: float = 0.0  # seconds without claims, because the store was away
 
 
-@dataclass(frozen=True, slots=True)
-class BeatUnanswered:
+class BeatUnanswered(NamedTuple):
     """A beat had no clear answer."""
 
     error: str
     fleet: Fleet | None = None  # by the last answer; None if that is too old
 
 
-@dataclass(frozen=True, slots=True)
-class AppRestarted:
+class AppRestarted(NamedTuple):
     """The app reported the id of another incarnation, or for the first time that of the current one."""
 
     app_start: str
     identity: RandomIdentity = NO_IDENTITY  # of the new incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class CullOrdered:
+class CullOrdered(NamedTuple):
     """A person ordered a cull of this container. The rules of the fleet apply to it."""
 
     author: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReviveOrdered:
+class ReviveOrdered(NamedTuple):
     """A person ordered this container up again."""
 
     author: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from harness.cases import cases
@@ -46,12 +44,12 @@ SETTLED: list[Row] = [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, ClaimToken)]
 
 CULLED: list[Row] = [*SETTLED, (9, GRANTED, DRAINING)]
 WARM_UP = POLICY._replace(grace_s=30.0)
-OLD = replace(SICK, verdict=SICK.verdict._replace(is_old=True))
+OLD = SICK._replace(verdict=SICK.verdict._replace(is_old=True))
 
 
 def idle(at: float) -> Judged:
     """A look at an app that said at this second that nothing was in flight."""
-    return replace(SICK, idle_at=at)
+    return SICK._replace(idle_at=at)
 
 
 @cases(
@@ -127,7 +125,7 @@ def test_suspect_with_old_errors_claims_nothing_until_another_error_or_an_order(
 @pytest.mark.parametrize(("wait_s", "due"), [(0.0, 8.0), (4.0, 9.0), (2.0, 8.0)])
 def test_announced_suspect_claims_when_it_has_settled_and_the_store_is_back(wait_s: float, due: float) -> None:
     suspect, _ = step(up(), SICK, 5.0, POLICY)
-    planned, effects = step(suspect, replace(heard(suspect), wait_s=wait_s), 5.0, POLICY)
+    planned, effects = step(suspect, heard(suspect)._replace(wait_s=wait_s), 5.0, POLICY)
     assert (planned.due, effects) == (due, ())
 
 

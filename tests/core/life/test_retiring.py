@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 
 import pytest
@@ -78,7 +77,7 @@ DUE: list[Row] = [(0, FINE, UP, []), (99.9, FINE, UP, []), (100, FINE, RETIRING,
             [(105, GRANTED, DRAINING, []), (114, FINE, DRAINING, []), (115, FINE, DOWN, [])],
         ),
         "granted again after a lost answer": (AGING, [(105, REPLAYED, DRAINING, []), (115, SICK, DOWN, [])]),
-        "idle ends the drain": (AGING, [(105, GRANTED, DRAINING, []), (109, replace(FINE, idle_at=109), DOWN, [])]),
+        "idle ends the drain": (AGING, [(105, GRANTED, DRAINING, []), (109, FINE._replace(idle_at=109), DOWN, [])]),
         "without a drain down at once": (AGING._replace(drain_s=0.0), [(105, GRANTED, DOWN, [])]),
         "asks once while the request is on its way": (
             AGING,

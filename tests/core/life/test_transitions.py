@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import cast
@@ -100,13 +99,13 @@ def containers(state: State) -> list[Container]:
 def variants(event: type, container: Container) -> list[Trigger]:
     answers = [answered(container, value) for value in (GRANTED, REPLAYED, DENIED, UNKNOWN)]
     events: dict[type, list[Trigger]] = {
-        Judged: [FINE, SICK, BUSY, replace(FINE, idle_at=5.0)],
+        Judged: [FINE, SICK, BUSY, FINE._replace(idle_at=5.0)],
         LeaseAnswered: [
             leased(value, holder) for value in (GRANTED, DENIED, UNKNOWN) for holder in ("lease-1", "foreign")
         ],
         CullOrdered: [ORDERED],
         ReviveOrdered: [REVIVED],
-        ClaimAnswered: [*answers, *(replace(answer, claim_id="foreign") for answer in answers)],
+        ClaimAnswered: [*answers, *(answer._replace(claim_id="foreign") for answer in answers)],
         BeatAnswered: [
             BeatAnswered(presence, life, Fleet(3)) for presence in Presence for life in (container.life, "x")
         ],
