@@ -65,6 +65,11 @@ def step(container: Container, trigger: Trigger, now: float, policy: Policy) -> 
     return Step(after, effects, (Checked(trigger.verdict), *events))
 
 
+def _stay(container: Container, _trigger: Judged, _now: float, _policy: Policy) -> Step:
+    """Only be judged: readers still see the verdict, and the check is counted."""
+    return Step(container)
+
+
 def _name_or_restart(container: Container, trigger: AppRestarted, now: float, policy: Policy) -> Step:
     """Take the first id that is reported as that of the current incarnation; any other id is another incarnation.
 
@@ -165,4 +170,6 @@ TRANSITIONS: Final[Mapping[tuple[State, type[Trigger]], Transition]] = {
     (State.DOWN, Judged): Transition(retiring.rest, {State.UP: "its lease ends before it is replaced"}),
     (State.DOWN, AppRestarted): Transition(_restart, _RESTARTED),
     (State.DOWN, ReviveOrdered): Transition(retiring.revive, _REVIVED),
+    # stopping
+    (State.STOPPING, Judged): Transition(_stay),
 }

@@ -47,6 +47,7 @@ from sidecar.core.life.events import (
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
+    Checked,
     ClaimAnswered,
     ClaimToken,
     ClearWindow,
@@ -128,6 +129,17 @@ def test_event_leads_to_every_state_that_the_table_names_and_to_no_other(state: 
     assert {after.state for _, after, _ in steps} | {state} == reachable(state, event)
     if (state, event) not in TRANSITIONS:
         assert all(after is before and not effects for before, after, effects in steps)
+
+
+@pytest.mark.parametrize("state", State)
+def test_check_is_counted_in_every_state(state: State) -> None:
+    for container in containers(state):
+        assert transitions.step(container, SICK, 0.0, POLICY).events[0] == Checked(SICK.verdict)
+
+
+def test_verdict_is_seen_while_the_sidecar_stops() -> None:
+    stopping, _ = step(begun(), StopRequested(), 0.0, POLICY)
+    assert step(stopping, SICK, 1.0, POLICY) == (stopping._replace(verdict=SICK.verdict), ())
 
 
 WARM_UP = POLICY._replace(grace_s=30.0)
