@@ -98,7 +98,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
-    """Return the parser of the words in front of ``--``; its values are the fields of ``ExecOptions``."""
+    """Return the parser of the words in front of ``--``; its values are fields of ``ExecOptions``, and ``standby``."""
     made = _Parser(
         program,
         usage="%(prog)s --run-lock DIR [OPTIONS] -- COMMAND...",
@@ -122,7 +122,7 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     add("--name", "Name of the lock: another for each command in the same DIR.", str, "NAME")
     add("--max-procs", "Maximum number of commands at once.", int, "K")
     add("--standbys", "Maximum number of standbys, which wait for a free lock.", int, "M")
-    made.add_argument("--standby", dest="standbys", action="store_const", const=1, help="The same as --standbys 1.")
+    made.add_argument("--standby", action="store_true", help="One standby at least: the same as --standbys 1.")
     add("--standby-for", "Maximum time that a standby waits, S; 0: for ever.", _duration)
     add("--interval", "Time between two attempts of a standby.", _duration)
     add("--every", "Time between two starts of this program, as by cron, C.", _duration)
@@ -140,10 +140,12 @@ def options_of(words: Sequence[str], program: str = PROGRAM) -> ExecOptions:
     """Read a command line. Raises SystemExit once argparse has printed the help, or what is wrong with the words."""
     end = words.index("--") if "--" in words else len(words)
     reader = parser(program)
-    given = reader.parse_args(words[:end])
+    given = vars(reader.parse_args(words[:end]))
     if not words[end + 1 :]:
         reader.error("the command is missing: give it behind --, as in: -- /usr/bin/worker --fast")
-    return ExecOptions(words[end + 1 :], **vars(given))
+    if given.pop("standby"):
+        given["standbys"] = max(1, given["standbys"])
+    return ExecOptions(words[end + 1 :], **given)
 
 
 def _duration(text: str) -> float:

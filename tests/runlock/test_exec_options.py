@@ -29,6 +29,8 @@ def test_command_line_without_options_is_that_of_the_defaults() -> None:
         ("--name import --max-procs 3 --no-inherit-lock", {"name": "import", "max_procs": 3, "inherit_lock": False}),
         ("--standby --standby-for 5m --every 1.5s", {"standbys": 1, "standby_for_s": 300.0, "every_s": 1.5}),
         ("--standbys 3 --interval 500ms", {"standbys": 3, "interval_s": 0.5}),
+        ("--standbys 3 --standby", {"standbys": 3}),
+        ("--standby --standbys 3", {"standbys": 3}),
         ("--lifetime 1h --lifetime-max 2h", {"lifetime_s": 3600, "lifetime_max_s": 7200}),
         ("--busy-command 'test -e x' --grace 3", {"busy_command": ["test", "-e", "x"], "grace_s": 3.0}),
         ("--lifetime-jitter 0.2", {"lifetime_jitter": 0.2}),
