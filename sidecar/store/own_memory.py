@@ -73,7 +73,7 @@ class OwnBeats:
 
     def is_due(self) -> bool:
         """Whether the next beat needs a decision, whatever else it shows."""
-        is_open = self._is_watched or self._waits_since is not None or self.holds.has_news
+        is_open = self._is_watched or self._waits_since is not None or self.holds.has_lost_hold
         return is_open or not self._has_attended or self.is_duplicate
 
     def attend(self, beat: Beat, reply: BeatReply) -> Attend:
@@ -81,12 +81,12 @@ class OwnBeats:
         first = (self._is_arriving and not self._has_attended) or self._waits_since is not None
         waited_us = 0 if self._waits_since is None else round((self._clock() - self._waits_since) * US_PER_S)
         beat = beat._replace(first=first)
-        return Attend(beat, reply.struck, reply.silent, reply.alive, waited_us, self.holds.has_news)
+        return Attend(beat, reply.struck, reply.silent, reply.alive, waited_us, self.holds.has_lost_hold)
 
     def attended(self, attend: Attend, answer: Attended) -> None:
         """Take the decision."""
         self._has_attended = True
-        self._is_arriving = self.holds.has_news = False
+        self._is_arriving = self.holds.has_lost_hold = False
         self._is_watched = answer.is_watched
         self._waits_since = self._clock() - attend.waited_us / US_PER_S if answer.is_waiting else None
 
@@ -137,11 +137,11 @@ class LocalHolds:
 class SeenHolds:
     """The holds of the service and of one instance, by the answers to beats. ``window_us``: that of the budget.
 
-    ``has_news``: a lost hold has not been recorded as a data loss yet.
+    ``has_lost_hold``: a lost hold has not been recorded as a data loss yet.
     """
 
     def __init__(self, window_us: int) -> None:
-        self.has_news = False
+        self.has_lost_hold = False
         self._window_us = window_us
         self._seen: dict[str, HoldRow] = {}
         self._lost: dict[str, HoldRow] = {}
@@ -154,7 +154,7 @@ class SeenHolds:
         is_recent, self._now_us = reply.now_us - self._now_us < self._window_us, reply.now_us
         for scope, row in self._seen.items():
             if scope not in reply.holds and is_recent and row.left_us(reply.now_us) and row.at_us < reply.now_us:
-                self._lost[scope], self.has_news = row, True
+                self._lost[scope], self.has_lost_hold = row, True
         self._seen = dict(reply.holds)
         self._lost = {scope: row for scope, row in self._lost.items() if scope not in reply.holds}
 

@@ -39,7 +39,7 @@ DRIFT: Final = 100
 
 def notice(draft: Draft) -> None:
     """Record every loss that this request shows, and begin the epoch of a new store."""
-    draft.epoch = _noticed(draft, draft.request.known)
+    draft.epoch = _with_loss(draft, draft.request.known)
     state, view = draft.view.state, draft.view
     if (state.missing and not view.culls) or (state.retiring and not view.leases):
         lose(draft)
@@ -82,10 +82,10 @@ def is_due(reply: BeatReply, known: Known, settings: FleetSettings) -> bool:
     return (is_other and epoch.losses <= former.losses) or is_stepped(known, reply.now_us)
 
 
-def _noticed(draft: Draft, known: Known) -> Epoch:
+def _with_loss(draft: Draft, known: Known) -> Epoch:
     """The epoch, with the loss that the sidecar notices."""
     epoch, now_us = draft.epoch, draft.now_us
-    # A loss that was recorded before the last exchange is another one: the clock was set forward since.
+    # A recorded loss that is older than the last exchange is not the one that this sidecar notices now.
     is_later = not known.now_us or now_us - epoch.lost_us <= _longest_us(known)
     is_recorded = is_later and epoch.losses > known.epoch.losses
     was_born = bool(known.epoch.born_us)
@@ -134,15 +134,15 @@ def _longest_us(known: Known) -> int:
 def _retime(draft: Draft) -> None:
     """Move future instants to now; otherwise what they begin would last for as long as the clock was ahead."""
     now_us = draft.now_us
-    draft.epoch = _begun(draft.epoch, now_us)
-    draft.culls = {name: _occupied(draft, _begun(cull, now_us)) for name, cull in draft.culls.items()}
-    draft.leases = {name: _begun(slot, now_us) for name, slot in draft.leases.items()}
-    draft.holds = {name: _begun(hold, now_us) for name, hold in draft.holds.items()}
-    draft.trials = {cause: _begun(trial, now_us) for cause, trial in draft.trials.items()}
+    draft.epoch = _not_later(draft.epoch, now_us)
+    draft.culls = {name: _occupied(draft, _not_later(cull, now_us)) for name, cull in draft.culls.items()}
+    draft.leases = {name: _not_later(slot, now_us) for name, slot in draft.leases.items()}
+    draft.holds = {name: _not_later(hold, now_us) for name, hold in draft.holds.items()}
+    draft.trials = {cause: _not_later(trial, now_us) for cause, trial in draft.trials.items()}
     draft.several_us = min(draft.several_us, now_us)
 
 
-def _begun(row: R, now_us: int) -> R:
+def _not_later(row: R, now_us: int) -> R:
     names = instants(type(row))  # type: ignore[arg-type]  # a class can be hashed
     late = {name: now_us for name in names if getattr(row, name) > now_us + AHEAD_US and name != "occupied_us"}
     return replace(row, **late) if late else row

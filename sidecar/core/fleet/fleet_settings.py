@@ -121,17 +121,17 @@ def limits(every: Iterable[FleetSettings], fleet: int) -> Limits:
 @lru_cache(maxsize=16)  # the settings hardly ever change, and every decision asks
 def _strictest(every: tuple[FleetSettings, ...], fleet: int) -> Limits:
     return Limits(
-        max((sent.strategy for sent in every), key=STRATEGIES.index),
-        min(Share.load(sent.capacity).at_most(fleet) for sent in every),
-        max(Share.load(sent.min_healthy).at_least(fleet) for sent in every),
-        min(_refund_max(sent, fleet) for sent in every),
-        max(sent.window_us for sent in every),
-        max(sent.spacing_us for sent in every),
-        any(sent.trial for sent in every),
-        max(sent.probation_us for sent in every),
-        max(sent.expiry_us for sent in every),
-        any(sent.after_loss_wait for sent in every),
-        min((sent.error_limit for sent in every if sent.error_limit > 0), default=0),
+        strategy=max((sent.strategy for sent in every), key=STRATEGIES.index),
+        capacity=min(Share.load(sent.capacity).at_most(fleet) for sent in every),
+        floor=max(Share.load(sent.min_healthy).at_least(fleet) for sent in every),
+        refund_max=min(_refund_max(sent, fleet) for sent in every),
+        window_us=max(sent.window_us for sent in every),
+        spacing_us=max(sent.spacing_us for sent in every),
+        trial=any(sent.trial for sent in every),
+        probation_us=max(sent.probation_us for sent in every),
+        expiry_us=max(sent.expiry_us for sent in every),
+        after_loss_wait=any(sent.after_loss_wait for sent in every),
+        error_limit=min((sent.error_limit for sent in every if sent.error_limit > 0), default=0),
     )
 
 

@@ -50,11 +50,11 @@ def notice(draft: Draft) -> None:
         causes.setdefault(draft.request.asked.cause, 1)
     probation_us = draft.limits.probation_us
     for cause, trial in draft.trials.items():
-        draft.trials[cause] = _noticed(trial, now_us, probation_us, is_suspect=causes.get(cause, 0) > 0)
+        draft.trials[cause] = _in_episode(trial, now_us, probation_us, is_suspect=causes.get(cause, 0) > 0)
     if not is_majority(view.median_errors, draft.limits.error_limit, draft.suspect, view.alive):
         return
     if now_us - draft.majority_us > CALM_US:
-        draft.trials = {cause: _begun(trial, now_us) for cause, trial in draft.trials.items()}
+        draft.trials = {cause: _at_episode_begin(trial, now_us) for cause, trial in draft.trials.items()}
     if _is_stale(draft.majority_us, now_us):
         draft.majority_us = now_us
 
@@ -65,7 +65,7 @@ def is_due(state: FleetState, causes: Mapping[str, int], now_us: int, *, is_sick
         return True
     for cause, trial in state.trials.items():
         is_suspect = causes.get(cause, 0) > 0
-        if _noticed(trial, now_us, NEVER_US, is_suspect=is_suspect) != trial:  # an end is due by FleetState.due_us
+        if _in_episode(trial, now_us, NEVER_US, is_suspect=is_suspect) != trial:  # an end is due by FleetState.due_us
             return True
     return False
 
@@ -79,18 +79,19 @@ def _is_stale(noted_us: int, now_us: int) -> bool:
     return not 0 <= now_us - noted_us < NOTED_EVERY_US
 
 
-def _noticed(trial: Trial, now_us: int, probation_us: int, *, is_suspect: bool) -> Trial:
+def _in_episode(trial: Trial, now_us: int, probation_us: int, *, is_suspect: bool) -> Trial:
+    """The trial, with the begin or the end of its episode; ``is_suspect``: its cause has suspects now."""
     is_over = bool(trial.quiet_us) and now_us - trial.quiet_us >= probation_us
     if not is_suspect:
         if is_over:
             return replace(trial, limit=FIRST, began_us=0, quiet_us=0)
         return replace(trial, quiet_us=now_us) if trial.began_us and not trial.quiet_us else trial
     if is_over or not trial.began_us:
-        return _begun(trial, now_us)
+        return _at_episode_begin(trial, now_us)
     return replace(trial, quiet_us=0) if trial.quiet_us else trial
 
 
-def _begun(trial: Trial, now_us: int) -> Trial:
+def _at_episode_begin(trial: Trial, now_us: int) -> Trial:
     """The trial in an episode that begins now. Pauses go on: what did not help need not help now."""
     return replace(trial, limit=FIRST, began_us=now_us, quiet_us=0)
 

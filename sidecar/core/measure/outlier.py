@@ -67,7 +67,11 @@ class FleetUsual(NamedTuple):
 
 
 def _spans(known_s: float) -> float:
-    """How often the span of the smoothing fits into this time: it is the time itself, but a minute to ten."""
+    """The integral of dt / span(t) from 0 to ``known_s``: the exponent of the smoothing.
+
+    The span is the time that is known, but at least a minute and at most ten: so the first medians count at once, and
+    later ones as in a mean over ten minutes.
+    """
     if known_s < MINUTE_S:
         return known_s / MINUTE_S
     if known_s < SMOOTHED_S:

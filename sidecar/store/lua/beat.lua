@@ -41,20 +41,20 @@ local function uncount(former_row, word)
 end
 
 local function change(former)
-  local incarnation, cause, refused = string.match(row, ROW)
-  local former_incarnation, former_cause, was_refused = string.match(former, ROW)
+  local member_key, cause, refused = string.match(row, ROW) -- incarnation and identity
+  local former_key, former_cause, was_refused = string.match(former, ROW)
   local is_suspect, causes = cause ~= '', call('HLEN', CAUSES)
   if causes >= most_causes and is_suspect and call('HEXISTS', CAUSES, cause) == 0 then cause = 'other' end
-  local goes_on = is_suspect and incarnation == former_incarnation and cause == former_cause
-  if goes_on and refused <= was_refused then return end -- once refused it stays so while it is a suspect
+  local goes_on = is_suspect and member_key == former_key and cause == former_cause
+  if goes_on and (refused == was_refused or was_refused == '1') then return end -- refused once is refused while it is a suspect
   -- When nobody is suspect, counts of old causes make room.
   if is_suspect and causes == 0 and call('HLEN', CONTROL) >= most_causes then call('DEL', CONTROL) end
   if not goes_on then
-    uncount(former, presence == 'well' and incarnation == former_incarnation and 'recovered' or 'ended')
+    uncount(former, presence == 'well' and member_key == former_key and 'recovered' or 'ended')
     if is_suspect then call('HINCRBY', CAUSES, cause, 1) end
   end
   if refused == '1' then count('refused', cause) end
-  call('HSET', MEMBERS, instance, incarnation .. '\n' .. cause .. '\n' .. refused)
+  call('HSET', MEMBERS, instance, member_key .. '\n' .. cause .. '\n' .. refused)
 end
 
 local function leave(names, is_departure, keeps_description)
