@@ -14,6 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
+from math import inf
 from random import Random
 from typing import Final
 
@@ -88,8 +89,18 @@ class Ledger:
         return len(self._waiting)
 
     def local(self, since: float) -> list[Entry]:
-        """The entries since ``since`` (Unix seconds) that are still kept, sent or not, oldest first."""
-        return [entry for entry in (*self._sent, *self._waiting) if entry.at >= since]
+        """The entries since ``since`` (Unix seconds) that are still kept, sent or not, oldest first.
+
+        Each is here once, as in the store: this sidecar also sees in a beat what a person ordered here.
+        """
+        kept: list[Entry] = []
+        written: dict[str, float] = {}
+        for entry in (*self._sent, *self._waiting):
+            if entry.once and entry.at - written.get(entry.once, -inf) < SHARED_S:
+                continue
+            written[entry.once] = entry.at
+            kept.append(entry)
+        return [entry for entry in kept if entry.at >= since]
 
     # -- writing ----------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ def read_object(body: bytes, readers: Readers) -> dict[str, Any]:
     """Read one object that is not empty; its values by field of the report."""
     value = _decoded(body)
     if not isinstance(value, tuple) or not value:
-        raise BadReportError(f"body: takes an object with {' and '.join(readers)}")
+        raise BadReportError(f"body: takes an object with fields of {', '.join(readers)}")
     return _fields(value, "", readers)
 
 

@@ -213,6 +213,19 @@ async def test_what_was_seen_here_is_known_here_sent_or_not() -> None:
         assert ledger.local(WALL_S + MOST_SENT + 49) == entries(3, MOST_SENT + 49)
 
 
+@in_virtual_time
+async def test_what_was_ordered_here_and_seen_in_a_beat_is_known_here_once() -> None:
+    hold = "hold  1800000600"
+    ordered, in_beat = Entry("hold", WALL_S, detail="ordered at a", once=hold), Entry("hold", WALL_S + 8, once=hold)
+    lost, later = Entry("data_loss", WALL_S, once="data_loss"), Entry("data_loss", WALL_S + SHARED_S, once="data_loss")
+    async with LedgerRig(ManualStore().note).works() as ledger:
+        ledger.add(ordered, lost)
+        await asyncio.sleep(2)
+        ledger.add(in_beat, later)
+        assert ledger.local(0.0) == [ordered, lost, later]
+        assert ledger.local(WALL_S + 1) == [later]
+
+
 LOST = BeatRecord(Fleet(1), (DataLost(Fleet(1)),))
 
 

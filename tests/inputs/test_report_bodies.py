@@ -209,7 +209,10 @@ def test_good_body_becomes_results(body: bytes, results: Results) -> None:
     ("body", "complaint"),
     [
         (b"", "body: not JSON"),
-        *((body, "body: takes an object with ok and failed and in_flight") for body in (b"{}", b'[{"ok":1}]', b"null")),
+        *(
+            (body, "body: takes an object with fields of ok, failed, in_flight, load")
+            for body in (b"{}", b'[{"ok":1}]', b"null")
+        ),
         *((b'{"ok":%s}' % value, f"ok: {WHOLE}") for value in (b"-1", b"1.0", b"true", b"null", b'"2"', b"1000001")),
         *((b'{"in_flight":%s}' % value, f"in_flight: {WHOLE}") for value in (b"-1", b"0.5", b"null")),
         *(

@@ -111,7 +111,7 @@ def test_release_is_read_or_refused_by_the_field(pairs: Any, release: ReleaseOrd
     [
         (b'{"author":"alice"}', OverrideOrder("alice", NO_REASON)),
         (b'{"author":"alice","reason":" stuck "}', OverrideOrder("alice", "stuck")),
-        (b"{}", "body: takes an object with author and reason"),
+        (b"{}", "body: takes an object with fields of author, reason"),
         (b'{"reason":"x"}', "author: is missing"),
         (b'{"author":"alice","instance":"b"}', "instance: no such field"),
     ],
