@@ -229,6 +229,8 @@ def warnings(config: Config) -> Iterator[str]:
     state_dir = config.process.state_dir
     if state_dir and not Path(state_dir).is_dir():
         yield f"ARBITER_STATE_DIR: {state_dir} is no directory: a cull would not survive the sidecar"
+    elif state_dir and not os.access(state_dir, os.W_OK | os.X_OK):
+        yield f"ARBITER_STATE_DIR: {state_dir} cannot be written to by this user: a cull would not survive the sidecar"
     for name, path in secrets(config).items():
         if problem := _secret_problem(path):
             yield f"ARBITER_{name.upper()}: {problem}"

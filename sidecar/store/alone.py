@@ -18,6 +18,7 @@ from sidecar.core.fleet.members import About
 from sidecar.core.fleet.records import Cull, Epoch, FleetState
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, MemberKey, View, member_row
 from sidecar.core.types import US_PER_S, Entry, State
+from sidecar.store.protocol import SHARED_S
 
 R = TypeVar("R")
 
@@ -105,11 +106,12 @@ class AloneStore:
 
     async def note(self, entries: Sequence[Entry]) -> int:
         now_s = self._clock_us() / US_PER_S
-        for entry in entries:
+        new = [each for each in entries if not each.once or await self.first(f"entry {each.once}", SHARED_S)]
+        for entry in new:
             self._noted += 1
             name = f"{int(now_s * 1000)}-{self._noted}"
             self._events.append((self._noted, entry._replace(at=entry.at or now_s, once="", id=name)))
-        return len(entries)
+        return len(new)
 
     async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
         match = _ID.fullmatch(after)

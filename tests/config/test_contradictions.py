@@ -247,3 +247,12 @@ def test_missing_file_and_missing_directory_of_the_state_are_named(tmp_path: Pat
         f"ARBITER_STATE_DIR: {missing} is no directory: a cull would not survive the sidecar",
         f"ARBITER_TOKEN_FILE: {missing} cannot be read: No such file or directory",
     ]
+
+
+def test_directory_of_the_state_that_cannot_be_written_to_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)  # root may write everywhere
+    assert [*contradictions.warnings(_config(state_dir=str(tmp_path)))] == [
+        f"ARBITER_STATE_DIR: {tmp_path} cannot be written to by this user: a cull would not survive the sidecar"
+    ]
