@@ -27,8 +27,8 @@ DUPLICATE: Final = "duplicate"
 RANKS: Final = (DUPLICATE, SILENT, "suspect", "draining", "down", "starting", "stopping", "retiring")
 """The states that need attention, the most urgent first. Any other state is fine."""
 
-ALWAYS: Final = ("instance", "state", "kind", "since", "heard")
-COLUMNS: Final = (*ALWAYS, "age", "errors", "weight", "version", "node", "app", "life")
+ALWAYS: Final = ("instance", "state", "cause", "since", "heard")
+COLUMNS: Final = (*ALWAYS, "age", "errors", "weight", "version", "node", "app", "incarnation")
 """The columns. Of those behind the first ones, as many are shown as fit and as a container has a value for."""
 
 ROWS_LIMIT: Final = 40
@@ -98,8 +98,8 @@ def _urgency(state: str, age_s: float) -> tuple[int, float]:
 
 
 def _row(member: dict[str, Any], now: float) -> Row:
-    state, kind = DUPLICATE if member.get("duplicate") else member["state"], member["kind"]
-    row = {"instance": member["instance"], "state": state, "kind": kind}
+    state, cause = DUPLICATE if member.get("duplicate") else member["state"], member["kind"]
+    row = {"instance": member["instance"], "state": state, "cause": cause}
     if member["since"] is not None:
         row["since"] = span(now - member["since"])
     if member["presence"] != "down":
@@ -108,7 +108,7 @@ def _row(member: dict[str, Any], now: float) -> Row:
         row |= {
             "errors": f"{about['errors']}/{about['limit']}",
             "weight": f"{about['weight']}%",
-            "life": about["incarnation"],
+            "incarnation": about["incarnation"],
             "version": about["version"],
             "node": about.get("node") or "",
             "app": about.get("app_version") or "",

@@ -81,9 +81,9 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         "hold    the service by alice, 1h left: migration",
     ]
     assert rows(seen, NOW) == [
-        {"instance": "a", "state": "duplicate", "kind": "", "since": "20s", "heard": "1s ago"},
-        {"instance": "longer-name", "state": "suspect", "kind": "redis", "since": "20s", "heard": "1m 15s ago"},
-        {"instance": "c", "state": "down", "kind": "redis", "since": "1h 2m"},
+        {"instance": "a", "state": "duplicate", "cause": "", "since": "20s", "heard": "1s ago"},
+        {"instance": "longer-name", "state": "suspect", "cause": "redis", "since": "20s", "heard": "1m 15s ago"},
+        {"instance": "c", "state": "down", "cause": "redis", "since": "1h 2m"},
     ]
     assert shown(seen)[-1] == "... and 2 more: --all shows those that are known"
 
@@ -149,10 +149,10 @@ ABOUT = {"incarnation": "life-1", "weight": 80, "errors": 2, "limit": 5, "versio
 def test_container_is_shown_as_far_as_the_fleet_knows() -> None:
     members = [_member("a", "up", about={**ABOUT, "born": NOW - 6 * 3600}), _member("b", "up", age_s=3, since=None)]
     told, other = rows(_seen(Fleet(alive=2), members=members), NOW)
-    known = {"instance": "a", "state": "up", "kind": "", "since": "20s", "heard": "1s ago", "age": "6h"}
-    figures = {"errors": "2/5", "weight": "80%", "life": "life-1", "version": "0.9", "node": "n7", "app": ""}
+    known = {"instance": "a", "state": "up", "cause": "", "since": "20s", "heard": "1s ago", "age": "6h"}
+    figures = {"errors": "2/5", "weight": "80%", "incarnation": "life-1", "version": "0.9", "node": "n7", "app": ""}
     assert told == known | figures
-    assert other == {"instance": "b", "state": "up", "kind": "", "heard": "3s ago"}
+    assert other == {"instance": "b", "state": "up", "cause": "", "heard": "3s ago"}
 
 
 def test_node_and_version_of_the_app_have_columns_where_a_container_tells_them() -> None:
@@ -219,14 +219,14 @@ ROWS: Sequence[Row] = [
     {
         "instance": ALLOCATION,
         "state": "suspect",
-        "kind": "redis",
+        "cause": "redis",
         "since": "1m 30s",
         "heard": "3s ago",
         "age": "6h 2m",
         "errors": "7/5",
         "weight": "40%",
         "version": "0.9.0",
-        "life": STARTED,
+        "incarnation": STARTED,
     },
     {"instance": "web-1", "state": "up", "heard": "1s ago"},
 ]
@@ -238,14 +238,14 @@ def table(rows: Sequence[Row], width: int) -> list[str]:
 
 def test_small_terminal_shows_what_matters() -> None:
     assert table(ROWS, 70) == [
-        "INSTANCE                              STATE    KIND   SINCE   HEARD",
+        "INSTANCE                              STATE    CAUSE  SINCE   HEARD",
         "web-2                                 silent   -      -       40s ago",
         "5cfd2a7c-0a1b-4a0e-9a9d-3f7d8c1f9c11  suspect  redis  1m 30s  3s ago",
         "web-1                                 up       -      -       1s ago",
     ]
 
 
-@pytest.mark.parametrize(("width", "last"), [(75, "HEARD"), (76, "AGE"), (129, "VERSION"), (130, "LIFE")])
+@pytest.mark.parametrize(("width", "last"), [(75, "HEARD"), (76, "AGE"), (129, "VERSION"), (130, "INCARNATION")])
 def test_terminal_shows_as_many_columns_as_fit(width: int, last: str) -> None:
     lines = table(ROWS, width)
     assert lines[0].split()[-1] == last
@@ -254,7 +254,7 @@ def test_terminal_shows_as_many_columns_as_fit(width: int, last: str) -> None:
 
 @pytest.mark.parametrize("width", [48, 120])
 def test_name_is_never_cut_because_people_search_for_it(width: int) -> None:
-    _, row = table([{"instance": "n" * 128, "state": "up", "kind": "k" * 64}], width)
+    _, row = table([{"instance": "n" * 128, "state": "up", "cause": "k" * 64}], width)
     assert row.startswith(f"{'n' * 128}  up     {'k' * 64}  ")
 
 

@@ -293,7 +293,7 @@ def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
         head, table = done.out.split("\n\n")
         assert head.startswith("app: 2 alive, 0 of them suspect, 0 down, 0 of 10 tokens in use, 10 left\n")
         names, *rows = table.splitlines()
-        assert names.split()[:5] == ["INSTANCE", "STATE", "KIND", "SINCE", "HEARD"]
+        assert names.split()[:5] == ["INSTANCE", "STATE", "CAUSE", "SINCE", "HEARD"]
         assert ("VERSION" in names) == (columns == "120")
         assert [row.split()[:2] for row in rows] == [["n00", "up"], ["n01", "up"]]
         assert all(("0/5" in row and "100%" in row) == (columns == "120") for row in rows)
