@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -26,6 +25,9 @@ ALONE: Final = "alone"
 
 PIECE: Final = 32 * 1024
 """Length of a piece: characters that take less than a millisecond to make, bytes that take much less to send."""
+
+SEND_S: Final = 30.0
+"""Maximum time to send a document; then its connection is closed. Few are sent at once, and other clients wait."""
 
 
 async def within(limit_s: float, call: Awaitable[T | Unknown]) -> T | Unknown:
@@ -63,14 +65,23 @@ async def dump(fields: Mapping[str, Any]) -> list[bytes]:
 
 
 async def respond(request: web.BaseRequest, pieces: Sequence[bytes], status: int = 200) -> web.StreamResponse:
-    """Send the pieces of a JSON document as fast as the client reads. The response is over, also if the client left."""
+    """Send the pieces of a JSON document as fast as the client reads, for at most ``SEND_S``.
+
+    The response is over, also if the client left.
+    """
     response = web.StreamResponse(status=status, headers={hdrs.SERVER: web.PRODUCT, hdrs.CACHE_CONTROL: "no-store"})
     response.content_type, response.content_length = "application/json", sum(map(len, pieces))
-    with suppress(OSError):  # the client has left, which aiohttp finds as well
-        await response.prepare(request)
-        for piece in pieces if request.method != hdrs.METH_HEAD else ():
-            await response.write(piece)
-            await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(SEND_S):
+            await response.prepare(request)
+            for piece in pieces if request.method != hdrs.METH_HEAD else ():
+                await response.write(piece)
+                await asyncio.sleep(0)
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()  # to close it would wait for the client
+    except OSError:  # the client has left, which aiohttp finds as well
+        pass
     return response
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any, Self, cast
@@ -24,7 +26,7 @@ from sidecar.core.fleet.view import Listing, View
 from sidecar.core.types import US_PER_S, Entry, State
 from sidecar.net import web
 from sidecar.server import replies
-from sidecar.server.fleet_api import FleetApi
+from sidecar.server.fleet_api import SENT_AT_ONCE, FleetApi
 from sidecar.server.ledger_api import get_events
 from sidecar.store.budget import FleetBudget
 
@@ -105,6 +107,20 @@ async def test_no_turn_of_the_loop_makes_most_of_an_answer(path: str) -> None:
             assert (answer.status, len(answer.body) > 300_000) == (200, True)
             parts.append(turns.largest_part)
     assert median(parts) < LARGEST_PART
+    assert observed.failures == []
+
+
+async def test_clients_that_do_not_read_hold_up_others_for_a_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "SEND_S", 0.5)
+    observed, path = Observed(), str(tmp_path / "socket")
+    async with serving(await _routes(), observed, path) as listener, AsyncExitStack() as stalled:
+        for _ in range(SENT_AT_ONCE):
+            wire = await stalled.enter_async_context(await RawConnection.to(listener))
+            await wire.send(get("/fleet"))
+        async with await RawConnection.to(listener) as reader:
+            assert (await reader.ask(get("/fleet"))).status == 200
     assert observed.failures == []
 
 
