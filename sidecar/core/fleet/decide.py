@@ -77,27 +77,17 @@ def is_due(reply: BeatReply, beat: Beat, known: Known, settings: FleetSettings) 
 
 def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
     cause, member = trial.name(draft, claim.cause), MemberKey(claim.incarnation, claim.identity)
-    has_token = grant_window.is_granted(draft, claim.claim_id)
-    is_replay = has_token and _is_standing(draft, claim)
-    refusal = gates.refuse_claim(draft, claim, cause, is_replay=is_replay, has_token=has_token)
-    if refusal is not None:
-        return _denied(draft, claim.instance, grant_window.used(draft), draft.limits.capacity, refusal), draft.edits()
-    used = grant_window.used(draft) + (not has_token)
-    capacity, alive = draft.limits.capacity, draft.available
+    used, capacity, alive = grant_window.used(draft), draft.limits.capacity, draft.available
+    if refusal := gates.refuse_claim(draft, claim, cause):
+        return _denied(draft, claim.instance, used, capacity, refusal), draft.edits()
+    has_token, is_replay = grant_window.has_token(draft, claim), gates.is_replay(draft, claim)
     outcomes.grant(draft, claim.instance, claim.claim_id, member, cause, is_lease=False)
     trial.culled(draft, cause)
     if not has_token:
         draft.epoch = replace(draft.epoch, grants=draft.epoch.grants + 1, granted_us=draft.now_us)
-    granted = Granted(used, capacity, replayed=is_replay, alive=alive, suspect=draft.suspect)
+    granted = Granted(used + (not has_token), capacity, replayed=is_replay, alive=alive, suspect=draft.suspect)
     bounds, window_us = grant_window.bounds(draft), draft.limits.window_us
-    edits = draft.edits()._replace(grant=claim.claim_id, window_us=window_us, **bounds._asdict())
-    return granted, edits
-
-
-def _is_standing(draft: Draft, claim: Claim) -> bool:
-    """Whether this claim was granted and not given back."""
-    cull = draft.culls.get(claim.instance)
-    return cull is not None and cull.phase == "out" and cull.claim == claim.claim_id and not cull.is_lease
+    return granted, draft.edits()._replace(grant=claim.claim_id, window_us=window_us, **bounds._asdict())
 
 
 # -- a retirement ---------------------------------------------------------------------------------------------------
@@ -105,17 +95,12 @@ def _is_standing(draft: Draft, claim: Claim) -> bool:
 
 def _retire(draft: Draft, lease: LeaseRequest) -> tuple[Answer, Edits]:
     instance, holder = lease.instance, lease.holder
-    cull, slot = draft.culls.get(instance), draft.leases.get(instance)
-    is_out = cull is not None and cull.phase == "out" and cull.claim == holder
-    is_replay = is_out and slot is not None and slot.holder == holder
-    refusal = gates.refuse_retirement(draft, lease, is_replay=is_replay)
-    capacity = gates.slots(draft, lease)
-    if refusal is not None:
+    slot, capacity, alive = gates.replayed_slot(draft, lease), gates.slots(draft, lease), draft.available
+    is_replay = slot is not None
+    if refusal := gates.refuse_retirement(draft, lease):
         return _denied(draft, instance, len(draft.leases), capacity, refusal), draft.edits()
-    alive = draft.available
-    if slot is None or not is_replay:
-        slot = Slot(holder, lease.incarnation, draft.now_us, round(lease.timeout_s * US_PER_S))
-        draft.leases[instance] = slot
+    if slot is None:
+        slot = draft.leases[instance] = Slot(holder, lease.incarnation, draft.now_us, round(lease.timeout_s * US_PER_S))
         outcomes.lost(draft, (instance,))
         outcomes.grant(draft, instance, holder, MemberKey(lease.incarnation, holder), "", is_lease=True)
         draft.epoch = replace(draft.epoch, grants=draft.epoch.grants + 1)

@@ -68,6 +68,11 @@ class Draft:
         cull = self.culls.get(instance)
         return cull is not None and cull.phase == "out" and cull.incarnation == incarnation
 
+    def has_unused(self, instance: str, claim: str) -> bool:
+        """Whether this instance was granted this token or lease, and was neither replaced nor gave it back."""
+        cull = self.culls.get(instance)
+        return cull is not None and cull.phase == "out" and cull.claim == claim
+
     def open_culls(self, cause: str) -> int:
         """Culls for this cause without an outcome."""
         return sum(cull.cause == cause and cull.phase != "over" and not cull.is_lease for cull in self.culls.values())

@@ -13,6 +13,7 @@ from sidecar.core.fleet import grant_window
 from sidecar.core.fleet.draft import HOUR_US, Draft
 from sidecar.core.fleet.fleet_settings import OFF, Share
 from sidecar.core.fleet.grant_window import RULES, Quota
+from sidecar.core.fleet.records import Slot
 from sidecar.core.fleet.trial import FIRST
 from sidecar.core.fleet.view import MemberKey, differ
 from sidecar.core.types import US_PER_S
@@ -31,11 +32,11 @@ class GateRefusal(NamedTuple):
     wait_us: int
 
 
-def refuse_claim(draft: Draft, claim: Claim, cause: str, *, is_replay: bool, has_token: bool) -> GateRefusal | None:
-    """The first gate that refuses. ``has_token``: granted within the window, so the gates of pace are open."""
+def refuse_claim(draft: Draft, claim: Claim, cause: str) -> GateRefusal | None:
+    """The first gate that refuses. A claim that has a token already does not wait for another one."""
     if refusal := by_hold(draft, claim.instance):
         return refusal
-    if is_replay:
+    if is_replay(draft, claim):
         return by_other_holder(draft, claim)
     refusal = (
         by_duplicate(draft, claim.instance, MemberKey(claim.incarnation, claim.identity))
@@ -43,18 +44,18 @@ def refuse_claim(draft: Draft, claim: Claim, cause: str, *, is_replay: bool, has
         or by_trial(draft, cause)
         or by_floor(draft, claim.instance)
     )
-    if refusal is not None or has_token:
+    if refusal is not None or grant_window.has_token(draft, claim):
         return refusal
     return by_spacing(draft) or by_window(draft)
 
 
-def refuse_retirement(draft: Draft, lease: LeaseRequest, *, is_replay: bool) -> GateRefusal | None:
+def refuse_retirement(draft: Draft, lease: LeaseRequest) -> GateRefusal | None:
     """The first gate that refuses. Culls come first, and only as many containers retire at once as there are slots."""
-    if is_replay:
-        return by_hold(draft, lease.instance)
+    refusal = by_hold(draft, lease.instance)
+    if refusal is not None or replayed_slot(draft, lease) is not None:
+        return refusal
     return (
-        by_hold(draft, lease.instance)
-        or by_duplicate(draft, lease.instance, MemberKey(lease.incarnation, lease.holder))
+        by_duplicate(draft, lease.instance, MemberKey(lease.incarnation, lease.holder))
         or by_data_loss(draft)
         or by_pending_culls(draft)
         or by_floor(draft, lease.instance)
@@ -69,6 +70,18 @@ def by_hold(draft: Draft, instance: str) -> GateRefusal | None:
     """Refuse everything while a hold is in force."""
     held = draft.hold_on(instance)
     return GateRefusal("hold", held[1].left_us(draft.now_us)) if held else None
+
+
+def is_replay(draft: Draft, claim: Claim) -> bool:
+    """Whether the claim was granted before, its container is not replaced, and the token was not given back."""
+    return grant_window.has_token(draft, claim) and draft.has_unused(claim.instance, claim.claim_id)
+
+
+def replayed_slot(draft: Draft, lease: LeaseRequest) -> Slot | None:
+    """The slot of a lease that was granted before, if its container is neither replaced nor gave it back."""
+    slot = draft.leases.get(lease.instance)
+    has_slot = slot is not None and slot.holder == lease.holder
+    return slot if has_slot and draft.has_unused(lease.instance, lease.holder) else None
 
 
 def by_other_holder(draft: Draft, claim: Claim) -> GateRefusal | None:

@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from sidecar.core.claims import Claim
 from sidecar.core.fleet.draft import Draft
 from sidecar.core.fleet.fleet_settings import OFF
 
@@ -100,10 +101,10 @@ class Bounds(NamedTuple):
     most: int
 
 
-def is_granted(draft: Draft, claim_id: str) -> bool:
+def has_token(draft: Draft, claim: Claim) -> bool:
     """Whether this claim was granted within the window."""
     oldest_us = draft.now_us - draft.limits.window_us
-    return draft.view.grants.get(claim_id, oldest_us - 1) >= oldest_us
+    return draft.view.grants.get(claim.claim_id, oldest_us - 1) >= oldest_us
 
 
 def used(draft: Draft) -> int:

@@ -59,14 +59,13 @@ def close(draft: Draft, instance: str) -> None:
 
 def give_back(draft: Draft, instance: str, claim: str) -> bool:
     """Remove the cull and the slot of a container that gives back its token or lease; return whether it had one."""
-    cull, slot = draft.culls.get(instance), draft.leases.get(instance)
-    is_out = cull is not None and cull.phase == "out" and cull.claim == claim
-    has_slot = slot is not None and slot.holder == claim
-    if is_out:
+    slot = draft.leases.get(instance)
+    had_cull, had_slot = draft.has_unused(instance, claim), slot is not None and slot.holder == claim
+    if had_cull:
         del draft.culls[instance]
-    if has_slot:
+    if had_slot:
         del draft.leases[instance]
-    return is_out or has_slot
+    return had_cull or had_slot
 
 
 # -- beats ----------------------------------------------------------------------------------------------------------

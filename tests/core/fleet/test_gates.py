@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.rule_fleet import START_US, TERMS, draft_of, fleet_of_size, names, word
-from sidecar.core.claims import MANUAL, LeaseRequest, Presence
+from sidecar.core.claims import MANUAL, Claim, LeaseRequest, Presence
 from sidecar.core.fleet import gates, grant_window
 from sidecar.core.fleet.draft import HOUR_US
 from sidecar.core.fleet.fleet_settings import OFF, FleetSettings
@@ -208,7 +208,7 @@ def test_store_keeps_the_bound_that_the_strategy_promises(terms: FleetSettings, 
 
 @pytest.mark.parametrize(("age_s", "is_granted"), [(0, True), (600, True), (600.000001, False)])
 def test_grant_is_known_for_a_window(age_s: float, *, is_granted: bool) -> None:
-    assert grant_window.is_granted(draft_of(granted(age_s)), "0") is is_granted
+    assert grant_window.has_token(draft_of(granted(age_s)), Claim("0")) is is_granted
 
 
 @pytest.mark.parametrize(
