@@ -228,7 +228,7 @@ class FleetBudget:
         decided = await _clear(self._decide(attend, beat.instance))
         if isinstance(decided, Unknown):
             return reply
-        self._own.attended(attend, decided.answer)
+        self._own.attended(decided.answer)
         view, edits = decided.view, decided.edits
         return reply._replace(epoch=edits.epoch or view.epoch, state=edits.state or view.state)
 

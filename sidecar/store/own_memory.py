@@ -11,6 +11,7 @@ window, so that its end can be told from its loss.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from sidecar.core.claims import Beat, Denied
@@ -39,17 +40,32 @@ class StoreExchange(NamedTuple):
         return Known(self.epoch, self.now_us, round(elapsed_s * US_PER_S), round(slack_s * US_PER_S))
 
 
+class Standing(Enum):
+    """What this sidecar knows of the fleet's decision about its container. All but SETTLED need one with each beat."""
+
+    UNDECIDED = auto()
+    """There was none yet."""
+    NEWCOMER = auto()
+    """None yet, and no other container had its name before: it may replace one that was culled."""
+    WAITING = auto()
+    """A newcomer, and the sidecar of the container that it may replace was there until lately."""
+    WATCHED = auto()
+    """A replacement whose probation is not over."""
+    SETTLED = auto()
+
+
 class OwnBeats:
-    """``clock`` gives seconds that also pass while the machine sleeps."""
+    """What the beats of this sidecar have shown. ``clock`` gives seconds that also pass while the machine sleeps."""
 
     def __init__(self, settings: FleetSettings, clock: Callable[[], float]) -> None:
+        self.holds = SeenHolds(settings.window_us)
         self._clock = clock
         self._duplicate_s = DUPLICATE_BEATS * settings.beat_us / US_PER_S
         self._duplicate_until = -1.0
         self._member = MemberKey()
-        self.holds = SeenHolds(settings.window_us)
-        self._has_attended = self._is_watched = self._is_arriving = self._is_unanswered = False
-        self._waits_since: float | None = None
+        self._standing = Standing.UNDECIDED
+        self._waits_since = 0.0
+        self._had_no_answer = False
 
     @property
     def is_duplicate(self) -> bool:
@@ -58,37 +74,37 @@ class OwnBeats:
 
     def unanswered(self) -> None:
         """Take it that a beat had no answer: the store may know it all the same."""
-        self._is_unanswered = True
+        self._had_no_answer = True
 
     def take(self, beat: Beat, reply: BeatReply) -> None:
         """Take the answer to a beat."""
-        former, member = reply.former, MemberKey(beat.incarnation, beat.identity)
-        if self._member == member and member.is_other(MemberKey.load(former)):
+        former, member = MemberKey.load(reply.former), MemberKey(beat.incarnation, beat.identity)
+        if self._member == member and member.is_other(former):
             self._duplicate_until = self._clock() + self._duplicate_s
         self._member = member
         self.holds.take(beat.instance, reply)
-        # Our own row is there if an answer was lost.
-        is_newcomer = not former or (self._is_unanswered and MemberKey.load(former).incarnation == beat.incarnation)
-        self._is_arriving = self._is_arriving or (beat.first and is_newcomer)
+        is_own_row = self._had_no_answer and former.incarnation == beat.incarnation
+        if self._standing is Standing.UNDECIDED and beat.first and (not reply.former or is_own_row):
+            self._standing = Standing.NEWCOMER
 
     def is_due(self) -> bool:
         """Whether the next beat needs a decision, whatever else it shows."""
-        is_open = self._is_watched or self._waits_since is not None or self.holds.has_lost_hold
-        return is_open or not self._has_attended or self.is_duplicate
+        return self._standing is not Standing.SETTLED or self.holds.has_unrecorded_loss or self.is_duplicate
 
     def attend(self, beat: Beat, reply: BeatReply) -> Attend:
         """The question to the fleet's rules that this beat asks."""
-        first = (self._is_arriving and not self._has_attended) or self._waits_since is not None
-        waited_us = 0 if self._waits_since is None else round((self._clock() - self._waits_since) * US_PER_S)
-        beat = beat._replace(first=first)
-        return Attend(beat, reply.struck, reply.silent, reply.alive, waited_us, self.holds.has_lost_hold)
+        is_waiting = self._standing is Standing.WAITING
+        waited_us = round((self._clock() - self._waits_since) * US_PER_S) if is_waiting else 0
+        beat = beat._replace(first=is_waiting or self._standing is Standing.NEWCOMER)
+        return Attend(beat, reply.struck, reply.silent, reply.alive, waited_us, self.holds.has_unrecorded_loss)
 
-    def attended(self, attend: Attend, answer: Attended) -> None:
+    def attended(self, answer: Attended) -> None:
         """Take the decision."""
-        self._has_attended = True
-        self._is_arriving = self.holds.has_lost_hold = False
-        self._is_watched = answer.is_watched
-        self._waits_since = self._clock() - attend.waited_us / US_PER_S if answer.is_waiting else None
+        self.holds.has_unrecorded_loss = False
+        if not answer.is_waiting:
+            self._standing = Standing.WATCHED if answer.is_watched else Standing.SETTLED
+        elif self._standing is not Standing.WAITING:
+            self._standing, self._waits_since = Standing.WAITING, self._clock()
 
 
 class LocalHolds:
@@ -135,13 +151,10 @@ class LocalHolds:
 
 
 class SeenHolds:
-    """The holds of the service and of one instance, by the answers to beats. ``window_us``: that of the budget.
-
-    ``has_lost_hold``: a lost hold has not been recorded as a data loss yet.
-    """
+    """The holds of the service and of one instance, by the answers to beats. ``window_us``: that of the budget."""
 
     def __init__(self, window_us: int) -> None:
-        self.has_lost_hold = False
+        self.has_unrecorded_loss = False  # a hold was lost, and the fleet has not recorded it as a data loss yet
         self._window_us = window_us
         self._seen: dict[str, HoldRow] = {}
         self._lost: dict[str, HoldRow] = {}
@@ -154,7 +167,7 @@ class SeenHolds:
         is_recent, self._now_us = reply.now_us - self._now_us < self._window_us, reply.now_us
         for scope, row in self._seen.items():
             if scope not in reply.holds and is_recent and row.left_us(reply.now_us) and row.at_us < reply.now_us:
-                self._lost[scope], self.has_lost_hold = row, True
+                self._lost[scope], self.has_unrecorded_loss = row, True
         self._seen = dict(reply.holds)
         self._lost = {scope: row for scope, row in self._lost.items() if scope not in reply.holds}
 

@@ -126,7 +126,7 @@ def test_hold_that_this_sidecar_has_set_is_missed_by_its_later_beats(
     seen.take("a", BeatReply(START_US))
     seen.put(Hold("ann", "look", START_S + 61, scope), 60 * S)
     seen.take("a", BeatReply(START_US + S + after_us))
-    assert (seen.has_lost_hold, seen.lost is not None) == (is_lost, is_lost)
+    assert (seen.has_unrecorded_loss, seen.lost is not None) == (is_lost, is_lost)
 
 
 # -- holds that the server loses ---------------------------------------------------------------------------------
