@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from harness.binaries import require
-from harness.children import Children, SharedServers, StartHaproxy, StartRedis, StartSidecar, short_path
+from harness.children import CHILDREN, Children, SharedServers, StartHaproxy, StartRedis, StartSidecar, short_path
 from harness.fork_server import FORK_SERVER
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _MARK_OF_FIXTURE = {"start_redis": "redis", "shared_servers": "redis", "haproxy": "haproxy"}
 _PROGRAM_OF_MARK = {"redis": "redis-server", "haproxy": "haproxy"}
-_CHILDREN = pytest.StashKey[Children]()
 # The same examples in every run, and fresh ones in the site tier (--hypothesis-profile=fresh). No deadlines: machines
 # are busy.
 _UNHURRIED: Final[dict[str, Any]] = {
@@ -69,10 +68,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        stashes = (item.stash, item.config.stash) if item.get_closest_marker("redis") else (item.stash,)
-        for stash in stashes:
-            if _CHILDREN in stash:
-                report.sections.extend(stash[_CHILDREN].outputs())
+        for node in item.listchain():
+            if CHILDREN in node.stash:
+                report.sections.extend(node.stash[CHILDREN].outputs())
     return report
 
 
@@ -85,8 +83,8 @@ def run_dir(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def children(request: pytest.FixtureRequest) -> Iterator[Children]:
     """The child processes of the test."""
-    with Children() as request.node.stash[_CHILDREN]:
-        yield request.node.stash[_CHILDREN]
+    with Children() as request.node.stash[CHILDREN]:
+        yield request.node.stash[CHILDREN]
 
 
 @pytest.fixture
@@ -95,9 +93,9 @@ def start_redis(run_dir: Path, children: Children) -> StartRedis:
 
 
 @pytest.fixture(scope="session")
-def shared_servers(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[SharedServers]:
-    with short_path(tmp_path_factory.mktemp("servers")) as path, Children() as pytestconfig.stash[_CHILDREN]:
-        yield SharedServers(path, pytestconfig.stash[_CHILDREN])
+def shared_servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SharedServers]:
+    with short_path(tmp_path_factory.mktemp("servers")) as path, Children() as request.node.stash[CHILDREN]:
+        yield SharedServers(path, request.node.stash[CHILDREN])
 
 
 @pytest.fixture

@@ -7,25 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.children import Children, StartSidecar, short_path
+from harness.children import CHILDREN, Children, StartSidecar, short_path
 from harness.sidecar import Setting, Sidecar
 from harness.sidecar_thread import SidecarLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-
 StartFleet = Callable[..., list[Sidecar]]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    children = getattr(item, "funcargs", {}).get("shared_children")
-    if report.failed and children is not None:
-        report.sections.extend(children.outputs())
-    return report
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +25,9 @@ def shared_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def shared_children() -> Iterator[Children]:
-    with Children() as children:
-        yield children
+def shared_children(request: pytest.FixtureRequest) -> Iterator[Children]:
+    with Children() as request.node.stash[CHILDREN]:
+        yield request.node.stash[CHILDREN]
 
 
 @pytest.fixture(scope="module")

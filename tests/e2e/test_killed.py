@@ -67,23 +67,6 @@ def test_killed_with_an_outstanding_claim_it_comes_back_up_and_asks_with_the_sam
 
 
 @pytest.mark.redis
-def test_claim_is_repeated_after_a_lost_reply_and_costs_one_token(
-    sidecar: StartSidecar, redis_server: RedisServer
-) -> None:
-    """The claim is asked again after its time-out."""
-    with RedisProxy(redis_server.port) as proxy:
-        one = sidecar("one", **{**AT_ONCE, "redis_timeout": "1s"}, redis_url=proxy.url)
-        _await_redis(one)
-        proxy.lose("reply")
-        one.post_error(5)
-        assert proxy.lost.wait(60)
-        assert one.health() == (200, "up\n")
-        proxy.lose("nowhere")
-        wait_for(_is(one, "down"), timeout_s=60, what="the claim is replayed")
-        assert redis_server.cli("ZCARD", GRANTS) == 1
-
-
-@pytest.mark.redis
 def test_killed_while_draining_it_finishes_the_drain_and_goes_down(
     sidecar: StartSidecar, redis_server: RedisServer
 ) -> None:

@@ -11,10 +11,9 @@ import math
 import re
 import shutil
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -23,7 +22,7 @@ from harness import receiver
 from harness.children import StartRedis
 from harness.fleet_driver import FleetDriver, await_denied
 from harness.prometheus import Alertmanager, Prometheus
-from harness.sidecar import ASKS_AGAIN, GATES, Setting, Sidecar, command
+from harness.sidecar import ASKS_AGAIN, GATES, Setting, Sidecar
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -204,31 +203,3 @@ def test_fleet_sends_one_message(incident: Incident) -> None:
     for part in ("Culls for mysql did not help", "health-arbiter why n0", "https://wiki/runbooks.md#paused"):
         assert part in message["text"]
     assert (incident.messages.refused, sent()) == ([], 1)
-
-
-# -- the sources of the sidecars --------------------------------------------------------------------------------------
-
-
-def _facts(fleet: dict[str, Any]) -> dict[str, Any]:
-    return {word: fleet[word] for word in ("alive", "suspect", "down", "paused", "helped", "unhelped")}
-
-
-def test_api_commands_ledger_and_report_agree(incident: Incident) -> None:
-    one = incident.fleet[0]
-    expected = {"alive": 5, "suspect": 5, "down": 0, "paused": ["mysql"], "helped": 0, "unhelped": 1}
-    sources = {
-        "fleet": lambda: one.request("local", "GET", "/fleet").json()["fleet"],
-        "why": lambda: one.request("public", "GET", "/why").json()["fleet"],
-        "command": lambda: json.loads(command(one, "fleet", "--json").out)["fleet"],
-    }
-    for name, source in sources.items():
-        wait_for(lambda source=source: _facts(source()) == expected, timeout_s=60, what=name)  # type: ignore[misc]
-    events = [json.loads(line) for line in command(one, "events", "--since", "1h", "--json").out.splitlines()]
-    whats = Counter(event["what"] for event in events)
-    assert (whats["granted"], whats["culled"], whats["unhelped"], whats["paused"]) == (1, 1, 1, 1)
-    assert {event["instance"] for event in events if event["what"] == "culled"} == {
-        incident.culled.settings["instance"]
-    }
-    report = json.loads(command(one, "report", "--since", "1h", "--json").out)
-    assert (report["service"], report["culls"]) == (SERVICE, 1)
-    assert {"what": "paused", "times": 1, "names": ["mysql"]} in report["others"]

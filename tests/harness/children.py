@@ -7,7 +7,9 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import pytest
 
 from harness.haproxy import Haproxy
 from harness.redis_server import RedisServer
@@ -32,7 +34,7 @@ def short_path(directory: Path) -> Iterator[Path]:
 
 
 class Children:
-    """The child processes of one test, as a context that stops them."""
+    """The child processes of a test, or of several, as a context that stops them."""
 
     def __init__(self) -> None:
         self._children: list[Child] = []
@@ -60,6 +62,10 @@ class Children:
     def outputs(self) -> list[tuple[str, str]]:
         """The name and the end of the output of each child."""
         return [(child.name, child.shown()) for child in self._children]
+
+
+CHILDREN: Final = pytest.StashKey[Children]()
+"""Where the node of pytest (a test, a file, the session) has its children: a failure shows what they have written."""
 
 
 @dataclass(frozen=True)

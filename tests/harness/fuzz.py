@@ -15,88 +15,53 @@ EACH_DOOR: Final = pytest.mark.parametrize(
 )
 """Gives a test the number of its inputs."""
 
-LINES = [b"GET /health HTTP/1.1", b"HEAD /health/nomad HTTP/1.1", b"GET /livez HTTP/1.0", b"POST /health HTTP/1.1"]
-LINES += [b"POST /errors HTTP/1.1", b"GET /metrics?a=b HTTP/1.1", b"OPTIONS * HTTP/1.0", b"CONNECT a:80 HTTP/1.1"]
-HEADERS = [b"Host:", b"Connection: close", b"Connection: keep-alive"]
-HEADERS += [b"Connection: Upgrade", b"Upgrade: websocket", b"Upgrade: h2c", b"Content-Length: 0", b"Content-Length: 5"]
-HEADERS += [b"Content-Length: 99999", b"Transfer-Encoding: chunked", b"Expect: 100-continue", b"User-Agent: Nomad/1.8"]
-HEADERS += [b"X: \xff", b"X : y", b" folded", b"X: \x00", b"X: a\nY: b", b"Content-Length: 1_0", b"Accept: */*"]
-BODIES = [
-    b"",
-    b"",
-    b"hello",
-    b"5\r\nhello\r\n0\r\n\r\n",
-    b"1\r\nx\r\n" * 200,
-    b"0\r\nA: b\r\n\r\n",
-    b"zz\r\n",
+LINES: Final = (
+    *(b"GET /health HTTP/1.1", b"HEAD /health/nomad HTTP/1.1", b"GET /livez HTTP/1.0", b"POST /health HTTP/1.1"),
+    *(b"POST /errors HTTP/1.1", b"GET /metrics?a=b HTTP/1.1", b"OPTIONS * HTTP/1.0", b"CONNECT a:80 HTTP/1.1"),
+)
+HEADERS: Final = (
+    *(b"Host:", b"Connection: close", b"Connection: keep-alive", b"Connection: Upgrade", b"Upgrade: websocket"),
+    *(b"Upgrade: h2c", b"Content-Length: 0", b"Content-Length: 5", b"Content-Length: 99999", b"Content-Length: 1_0"),
+    *(b"Transfer-Encoding: chunked", b"Expect: 100-continue", b"User-Agent: Nomad/1.8", b"Accept: */*"),
+    *(b"X: \xff", b"X : y", b" folded", b"X: \x00", b"X: a\nY: b"),
+)
+BODIES: Final = (
+    *(b"", b"", b"hello", b"5\r\nhello\r\n0\r\n\r\n", b"1\r\nx\r\n" * 200, b"0\r\nA: b\r\n\r\n", b"zz\r\n"),
     b"x" * 3_000,
-]
-REPORTS = [
-    b"",
-    b"{}",
-    b'{"count":3}',
-    b'[{"kind":"redis"},{"count":2}]',
-    b'{"level":"recovered"}',
-    b'{"ok":1,"load":2}',
-]
-REPORTS += [b'{"cuont":1}', b'{"count":1e999}', b'[{"kind":7}]', b"[" * 2_000, b'{"message":"\xff"}', b"[1," * 500]
-REPORTS += [
-    b"9" * 5_000,
-    b'[{"app_start":"' + b"a" * 70 + b'"}]',
-    b'"\\ud800"',
-    b"2\r\n{}\r\n0\r\n\r\n",
-    b"1\r\n{\r\n" * 9,
-]
-ALPHABET = b"\r\n\r\n :;\x00\x7f\xff0aGET /"
+)
+REPORTS: Final = (
+    *(b"", b"{}", b'{"count":3}', b'[{"kind":"redis"},{"count":2}]', b'{"level":"recovered"}', b'{"ok":1,"load":2}'),
+    *(b'{"cuont":1}', b'{"count":1e999}', b'[{"kind":7}]', b"[" * 2_000, b'{"message":"\xff"}', b"[1," * 500),
+    *(b"9" * 5_000, b'[{"app_start":"' + b"a" * 70 + b'"}]', b'"\\ud800"', b"2\r\n{}\r\n0\r\n\r\n", b"1\r\n{\r\n" * 9),
+)
+ALPHABET: Final = b"\r\n\r\n :;\x00\x7f\xff0aGET /"
 
-METRICS = [
-    b"errors",
-    b"requests",
-    b"failed",
-    b"heartbeat",
-    b"in_flight",
-    b"load",
-    b"web.errors",
-    b"other",
+METRICS: Final = b"errors requests failed heartbeat in_flight load web.errors other  _e{1,1}".split(b" ")
+VALUES: Final = (
+    b"1",
+    b"0",
+    b"7.0",
+    b"1e3",
+    b"-1",
+    b"nan",
+    b"inf",
+    b"9" * 400,
+    b"1:2:3",
     b"",
-    b"_e{1,1}",
-]
-VALUES = [b"1", b"0", b"7.0", b"1e3", b"-1", b"nan", b"inf", b"9" * 400, b"1:2:3", b"", b"0x1", b"1_0", b"\xd9\xa1"]
-TYPES = [
-    b"c",
-    b"g",
-    b"ms",
-    b"s",
-    b"x",
-    b"",
-    b"c|@0.5",
-    b"c|@0",
-    b"c|@" + b"0." + b"0" * 50 + b"1",
-    b"c|#kind:a,level:b",
-]
-TYPES += [b"c|#fatal:true", b"c|#app_start:" + b"x" * 90, b"c|T1700000000", b"c|@1|@1", b"c|#" + b"," * 500]
+    b"0x1",
+    b"1_0",
+    b"\xd9\xa1",
+)
+TYPES: Final = (
+    *(b"c", b"g", b"ms", b"s", b"x", b"", b"c|@0.5", b"c|@0", b"c|@0." + b"0" * 50 + b"1", b"c|#kind:a,level:b"),
+    *(b"c|#fatal:true", b"c|#app_start:" + b"x" * 90, b"c|T1700000000", b"c|@1|@1", b"c|#" + b"," * 500),
+)
 
-SAMPLES = [
-    b"errors_total 5",
-    b'errors_total{code="500"} 7',
-    b"# TYPE errors_total counter",
-    b"# EOF",
-    b"errors_total NaN",
-]
-SAMPLES += [
-    b"errors_total 1e308",
-    b"errors_total -Inf",
-    b'errors_total{a="\\\\\\""} 1',
-    b'errors_total{a="',
-    b"{}",
-    b"",
-]
-SAMPLES += [
-    b"errors_total{" + b'a="b",' * 40 + b"} 1",
-    b"errors_total " + b"9" * 900,
-    b"\xff\xfe 1",
-    b"x" * 3_000 + b" 1",
-]
+SAMPLES: Final = (
+    *(b"errors_total 5", b'errors_total{code="500"} 7', b"# TYPE errors_total counter", b"# EOF", b"errors_total NaN"),
+    *(b"errors_total 1e308", b"errors_total -Inf", b'errors_total{a="\\\\\\""} 1', b'errors_total{a="', b"{}", b""),
+    *(b"errors_total{" + b'a="b",' * 40 + b"} 1", b"errors_total " + b"9" * 900, b"\xff\xfe 1", b"x" * 3_000 + b" 1"),
+)
 
 
 def http(chance: Random) -> bytes:
