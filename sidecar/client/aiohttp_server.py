@@ -6,6 +6,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from .exchange import SERVER_ERROR, Exchange
+from .reporting import announce_start
+
+announce_start()  # here, because aiohttp tells a middleware nothing before the first request
 
 
 @web.middleware

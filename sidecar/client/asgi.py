@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Final
 
 from .exchange import Exchange, report_exception
+from .reporting import announce_start
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -26,6 +27,7 @@ class ArbiterMiddleware:
     def __init__(self, app: App, *, ignore_paths: Collection[str] = ()) -> None:
         self._app = app
         self._ignored = frozenset(ignore_paths)
+        announce_start()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve one connection, as ASGI defines it."""

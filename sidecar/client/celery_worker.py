@@ -7,7 +7,7 @@ from typing import Any
 from celery import signals
 
 from .exchange import report_exception
-from .reporting import results
+from .reporting import announce_start, results
 
 
 def arbiter_celery() -> None:
@@ -18,6 +18,7 @@ def arbiter_celery() -> None:
     signals.task_success.connect(_succeeded, weak=False, dispatch_uid="health-arbiter-success")
     signals.task_failure.connect(_failed, weak=False, dispatch_uid="health-arbiter-failure")
     signals.task_retry.connect(_retried, weak=False, dispatch_uid="health-arbiter-retry")
+    announce_start()
 
 
 def _succeeded(**_: object) -> None:

@@ -10,6 +10,7 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.signals import got_request_exception
 
 from .exchange import Exchange, failed_here
+from .reporting import announce_start
 
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponseBase
@@ -32,6 +33,7 @@ class ArbiterDjangoMiddleware:
         if self._is_async:
             markcoroutinefunction(self)
         got_request_exception.connect(_failed, dispatch_uid="health-arbiter")
+        announce_start()
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         """Serve one request."""

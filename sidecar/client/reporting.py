@@ -14,7 +14,6 @@ import threading  # noqa: F401 - first imported by another thread it takes that 
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
 from math import inf
 from operator import index
 from typing import Final, NamedTuple
@@ -34,6 +33,7 @@ KEPT_OF_MESSAGE: Final = 512
 """Characters. Secrets are removed when a message is sent, once for all reports that are added up."""
 
 LOGGER: Final = "health_arbiter_client"
+APP_START: Final = "ARBITER_APP_START"
 
 
 class Stats(NamedTuple):
@@ -199,7 +199,7 @@ def report(
     ``app_start`` is by default ``ARBITER_APP_START`` of the environment.
     """
     try:
-        series = errors(level, kind, fingerprint, app_start or _app_start(), fatal=bool(fatal))
+        series = errors(level, kind, fingerprint, app_start or os.environ.get(APP_START), fatal=bool(fatal))
         EMITTER.take(series, _checked(count), None if message is None else str(message)[:KEPT_OF_MESSAGE])
     except Exception:  # noqa: BLE001 - an app that reports an error must not get another one
         EMITTER.drop(1)
@@ -226,6 +226,12 @@ def results(ok: int = 0, failed: int = 0, in_flight: int | None = None, load: fl
             EMITTER.take_gauge(field, value)
     except Exception:  # noqa: BLE001 - as in report
         EMITTER.drop(1)
+
+
+def announce_start() -> None:
+    """Report the start of the app, if the environment names it: without an error nothing else would."""
+    if os.environ.get(APP_START):
+        report(0)
 
 
 def heartbeat() -> None:
@@ -256,8 +262,3 @@ def _checked_load(load: float) -> float:
     if not 0 <= load < inf:
         raise ValueError("load: takes a number of 0 or more")
     return float(load)
-
-
-@lru_cache(maxsize=1)
-def _app_start() -> str | None:
-    return os.environ.get("ARBITER_APP_START") or None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .exchange import CURRENT, Exchange, failed_here
+from .reporting import announce_start
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -23,6 +24,7 @@ class ArbiterWSGIMiddleware:
     def __init__(self, app: WSGIApplication, *, ignore_paths: Collection[str] = ()) -> None:
         self._app = app
         self._ignored = frozenset(ignore_paths)
+        announce_start()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request, as WSGI defines it."""

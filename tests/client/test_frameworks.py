@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -19,9 +20,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from client.conftest import Totals, failed
+from client.conftest import Listener, Totals, failed
 from sidecar import client
 from sidecar.client.exchange import CURRENT
+from sidecar.core.app_reports import ErrorReport
 
 MySqlError = type("OperationalError", (Exception,), {"__module__": "pymysql.err"})
 
@@ -221,6 +223,28 @@ def test_failed_and_retried_tasks_of_celery_are_errors(totals: Totals) -> None:
     assert added() == failed("mysql")
     work.delay("/redis")
     assert added() == {"failed": 2, "server_error redis": 2}
+
+
+@pytest.mark.parametrize(
+    ("package", "wire"),
+    [
+        ("sidecar", lambda: client.ArbiterMiddleware(Mock())),
+        ("sidecar", lambda: client.ArbiterWSGIMiddleware(Mock())),
+        ("django", lambda: client.ArbiterDjangoMiddleware(Mock())),
+        ("celery", lambda: client.arbiter_celery()),  # noqa: PLW0108 - it imports Celery
+        ("aiohttp", lambda: importlib.reload(importlib.import_module("sidecar.client.aiohttp_server"))),
+    ],
+    ids=["ASGI", "WSGI", "Django", "Celery", "aiohttp"],
+)
+def test_start_that_the_environment_names_is_reported_without_an_error(
+    package: str, wire: Callable[[], object], totals: Totals, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(package)
+    for app_start in ("", "boot-7"):
+        monkeypatch.setenv("ARBITER_APP_START", app_start)
+        wire()
+    totals()
+    assert listener.errors == [ErrorReport(0, app_start="boot-7")]
 
 
 # -- aiohttp ----------------------------------------------------------------------------------------------------
