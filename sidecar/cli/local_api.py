@@ -102,7 +102,7 @@ def asking(ctx: click.Context) -> Asking:
     """How this command asks. Raises UsageError."""
     environ = invocation(ctx).environ
     flags: dict[str, str] = {name: ctx.meta[name] for name in WHERE if name in ctx.meta}
-    given = sources.read({*setting_names()}, flags, environ)
+    given = sources.read(setting_names(), flags, environ)
     # A variable that nobody knows is the sidecar's affair.
     if problems := [each for each in given.problems if each.startswith(sources.variable("config"))]:
         raise click.UsageError("\n".join(problems))

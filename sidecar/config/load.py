@@ -14,11 +14,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from pydantic import Field, ValidationError, create_model
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from sidecar.config import field_types, settings, sources
 from sidecar.config.contradictions import contradictions
-from sidecar.config.settings import ENFORCE, PREFIX, SHADOW, Config, config_of, parts_of, setting_names
+from sidecar.config.settings import ENFORCE, SHADOW, Config, config_of, parts_of, setting_names
 from sidecar.runlock import durations
 
 if TYPE_CHECKING:
@@ -50,39 +50,25 @@ def declared() -> Mapping[str, Setting]:
 
 
 class _Validated(BaseSettings):
-    """Settings with values from ``load`` only, which passes what all sources together have."""
+    """All settings, from the layers of ``sources``: the strongest that has a setting gives its value."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="forbid", hide_input_in_errors=True, str_strip_whitespace=True
-    )
+    model_config = SettingsConfigDict(extra="forbid", hide_input_in_errors=True, str_strip_whitespace=True)
 
     @classmethod
     def settings_customise_sources(
         cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic's
+        settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        *others: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        *others: PydanticBaseSettingsSource,  # noqa: ARG003 - the signature is pydantic's
         **more: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)
+        return tuple(InitSettingsSource(settings_cls, dict(layer)) for layer in init_settings()["layers"])
 
 
 @cache
 def _model() -> type[_Validated]:
     fields: dict[str, Any] = {name: (each.annotation, each.default) for name, each in declared().items()}
     return create_model("Settings", __base__=_Validated, **fields)
-
-
-def _in_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings that these variables give. Job files and units leave one out with an empty variable."""
-    source = EnvSettingsSource(_model())
-    source.env_vars = {name.lower(): value for name, value in environ.items() if value}
-    return source()
-
-
-def _validated(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of every setting. Raises pydantic's ValidationError with all that is wrong."""
-    return _model()(**given).model_dump()
 
 
 class SettingsError(Exception):
@@ -106,7 +92,7 @@ def values(flags: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, An
     given = _given(flags, environ)
     problems = list(given.problems)
     try:
-        valid = _validated(given.merged())
+        valid = _model()(layers=given.layers.values()).model_dump()  # type: ignore[call-arg]  # for its sources
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
         raise SettingsError([*problems, *(_problem(detail, given) for detail in details)]) from None
@@ -135,7 +121,7 @@ def _dependent(valid: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _given(flags: Mapping[str, str], environ: Mapping[str, str]) -> sources.Sources:
-    return sources.read({*setting_names()}, flags, environ, _in_environment(environ))
+    return sources.read(setting_names(), flags, environ)
 
 
 # Messages by pydantic's type of error. The error's context fills the braces.

@@ -40,6 +40,7 @@ def _problems(given: str) -> list[str]:
         ("check_interval=61s", "CHECK_INTERVAL ERROR_WINDOW"),
         ("settle=48s", "SETTLE ERROR_WINDOW"),
         ("heartbeat_timeout=9.9s", "HEARTBEAT_TIMEOUT CHECK_INTERVAL"),
+        ("heartbeat_timeout=0.5s", "HEARTBEAT_TIMEOUT CHECK_INTERVAL"),
         ("scrape_errors=e", "SCRAPE_URL"),
         ("scrape_requests=e", "SCRAPE_URL"),
         ("scrape_in_flight=e", "SCRAPE_URL"),

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
+from sidecar.cli.doctor import page_names
 from sidecar.config.selectors import parse_selectors
-from sidecar.inputs import page_names
 from sidecar.inputs.exposition import BadPageError, Page, Scanner, Series, parse_series
 from sidecar.inputs.series_selection import SeriesSelection
 

@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from sidecar.cli import local_api
-from sidecar.cli.doctor import Finding, fail, ok, warn
+from sidecar.cli.doctor import Finding, fail, ok, page_names, warn
 from sidecar.cli.local_api import Asking
 from sidecar.cli.terminal import cause
 from sidecar.config import addresses, contradictions, redis_urls
@@ -138,8 +138,7 @@ def target(url: str) -> Target:
 
 async def of_page(config: AppConfig, page: Target | None) -> list[Finding]:
     """Look at ``page`` to propose selectors, or else at the configured page to check its selectors."""
-    from sidecar.inputs import page_names  # noqa: PLC0415 - with aiohttp's client 15 MiB, which few commands need
-    from sidecar.inputs.scrape import MissError, Scraper  # noqa: PLC0415 - as above
+    from sidecar.inputs.scrape import MissError, Scraper  # noqa: PLC0415 - 15 MiB, which few commands need
     from sidecar.inputs.series_selection import SeriesSelection  # noqa: PLC0415 - as above
 
     texts = (config.scrape_errors, config.scrape_requests, config.scrape_in_flight)

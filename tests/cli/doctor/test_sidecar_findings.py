@@ -134,7 +134,7 @@ def test_public_listener_is_asked_whether_the_checks_go_on(host: str, answer: by
     assert said in found.sentence
 
 
-PAGE = (Path(__file__).parents[2] / "inputs" / "pages" / "micrometer.txt").read_bytes()
+PAGE = (Path(__file__).parent / "pages" / "micrometer.txt").read_bytes()
 
 
 @pytest.fixture(scope="module")

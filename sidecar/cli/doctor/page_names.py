@@ -1,16 +1,14 @@
-"""The names on a metrics page: advice for selectors that match nothing, and selectors for a page without any.
-
-For ``doctor``.
-"""
+"""The names on a metrics page: advice for selectors that match nothing, and selectors for a page without any."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from sidecar.inputs.series_selection import Unmatched
+if TYPE_CHECKING:
+    from sidecar.inputs.series_selection import Unmatched
 
 NEAREST: Final = 3
 _VALUES: Final = 8

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from sidecar.cli.doctor.page_names import advice, proposals, read_names
 from sidecar.config.selectors import parse_selectors
 from sidecar.inputs.counter_increments import Role
 from sidecar.inputs.exposition import Scanner
-from sidecar.inputs.page_names import advice, proposals, read_names
 from sidecar.inputs.series_selection import SeriesSelection, Unmatched
 
 PAGES = Path(__file__).parent / "pages"
-SETTINGS = Path(__file__).parents[2] / "deploy" / "settings.md"
+SETTINGS = Path(__file__).parents[3] / "deploy" / "settings.md"
 
 
 def _page(library: str) -> bytes:
