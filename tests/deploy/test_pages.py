@@ -13,14 +13,14 @@ import pytest
 from sidecar.cli.options import VARIABLES
 from sidecar.config import addresses, syntax
 from sidecar.config.settings import Config, setting_names
-from sidecar.config.sources import APP_VARIABLES, variable
+from sidecar.config.sources import APP_VARIABLES, FORMER, variable
 from sidecar.notify.messages import WORDS
 from sidecar.server import health
 
 TOP: Final = Path(__file__).parents[2]
 DEPLOY: Final = TOP / "deploy"
-TOP_PAGES: Final = (TOP / name for name in ("README.md", "CONTRIBUTING.md", "nomad/README.md", "tests/bench/README.md"))
-PAGES: Final = [*DEPLOY.rglob("*.md"), *TOP_PAGES]
+OTHER_PAGES: Final = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "nomad/README.md", "tests/bench/README.md")
+PAGES: Final = [*DEPLOY.rglob("*.md"), *(TOP / name for name in OTHER_PAGES)]
 OF_THE_HOOK: Final = {"ARBITER_INCARNATION", "ARBITER_KIND", "ARBITER_REASON"}
 BALANCERS: Final = (DEPLOY / "balancers.md").read_text()
 MESSAGES: Final = (DEPLOY / "messages.md").read_text()
@@ -48,7 +48,14 @@ def test_links_paths_and_settings_of_the_page_exist(page: Path) -> None:
     paths = re.findall(r"`((?:sidecar|tests|deploy)/[\w./-]+)`", text)
     assert [path for path in paths if not (TOP / path).exists()] == []
     names = {*map(variable, setting_names()), *OF_THE_HOOK, *APP_VARIABLES, *VARIABLES}
+    if page.name == "CHANGELOG.md":
+        names |= {*map(variable, FORMER)}
     assert set(re.findall(r"(?<!_)\bARBITER_[A-Z_]*[A-Z]\b(?!_?\*)", text)) <= names
+
+
+def test_changelog_says_what_became_of_every_former_setting() -> None:
+    (table,) = re.findall(r"\n\| settings \|.*?\n\n", (TOP / "CHANGELOG.md").read_text(), re.DOTALL)
+    assert set(map(variable, FORMER)) - set(re.findall(r"\bARBITER_\w+", table)) == set()
 
 
 def test_task_on_the_first_page_is_that_of_the_shipped_job() -> None:
