@@ -83,56 +83,48 @@ BEAT: Final = _script("beat", *_MEMBERS, "ratios", "abouts")
 
 def view(reply: Any) -> View:
     """The reply of ``read.lua``."""
-    now, records, culls, leases, holds, settings, alive, beating, newest, causes, control, *rest = reply
-    grants, refunded, row, seen, departed, run_id, median_errors = rest
-    revision, epoch, state = records
-    now_us, heard = _number(now), times(settings)
+    fields = _by_name(reply)
+    now_us, heard = _number(fields["now"]), times(fields["settings"])
     return View(
         now_us,
-        FleetState.load(_text(state)) or FleetState(),
-        Epoch.load(_text(epoch)) or Epoch(),
-        times(grants),
-        frozenset(times(refunded)),
-        revision=_us(revision),
-        run_id=_text(run_id),
-        culls=_rows(culls, Cull),
-        leases=_rows(leases, Slot),
-        holds=_rows(holds, HoldRow),
+        FleetState.load(_text(fields["state"])) or FleetState(),
+        Epoch.load(_text(fields["epoch"])) or Epoch(),
+        times(fields["grants"]),
+        frozenset(times(fields["refunded"])),
+        revision=_us(fields["revision"]),
+        run_id=_text(fields["run_id"]),
+        culls=_rows(fields["culls"], Cull),
+        leases=_rows(fields["leases"], Slot),
+        holds=_rows(fields["holds"], HoldRow),
         settings=settings_in_force(heard, now_us),
         settings_texts=tuple(heard),
-        alive=_number(alive),
-        beating={name: MemberKey.load(text).incarnation for name, text in _table(beating).items()},
-        newest_us=max(times(newest).values(), default=0),
-        causes=_counts(causes),
-        control={word: number for word, number in _counts(control).items() if number > 0},
-        member=MemberKey.load(_text(row)),
-        seen_us=_us(seen),
-        departed_us=_us(departed),
-        median_errors=_number(median_errors),
+        alive=_number(fields["alive"]),
+        beating={name: MemberKey.load(row).incarnation for name, row in _table(fields["beating"]).items()},
+        newest_us=max(times(fields["newest"]).values(), default=0),
+        causes=_counts(fields["causes"]),
+        control={word: number for word, number in _counts(fields["control"]).items() if number > 0},
+        member=MemberKey.load(_text(fields["own_row"])),
+        seen_us=_us(fields["own_beat"]),
+        departed_us=_us(fields["departed"]),
+        median_errors=_number(fields["median_errors"]),
     )
 
 
 def beat_reply(reply: Any, instance: str) -> BeatReply:
     """The reply of ``beat.lua`` to this instance."""
-    now, records, alive, silent, struck, former, causes, settings, errors, ratio, holds, used, run_id, draining = reply
-    epoch, state, _ = records
-    rows = ((scope, HoldRow.load(_text(text))) for scope, text in zip(("", instance), holds, strict=True))
+    fields = _by_name(reply)
+    holds = zip(("", instance), _list(fields["holds"]), strict=True)
+    numbers = ("alive", "silent", "settings", "median_errors", "median_ratio", "used", "draining")
     return BeatReply(
-        now_us=_number(now),
-        epoch=Epoch.load(_text(epoch)) or Epoch(),
-        state=FleetState.load(_text(state)) or FleetState(),
-        alive=_number(alive),
-        silent=_number(silent),
-        struck=tuple(map(_text, struck)),
-        former=_text(former),
-        causes=_counts(causes),
-        settings=_number(settings),
-        median_errors=_number(errors),
-        median_ratio=_number(ratio),
-        holds={scope: row for scope, row in rows if row is not None},
-        used=_number(used),
-        run_id=_text(run_id),
-        draining=_number(draining),
+        now_us=_number(fields["now"]),
+        epoch=Epoch.load(_text(fields["epoch"])) or Epoch(),
+        state=FleetState.load(_text(fields["state"])) or FleetState(),
+        struck=tuple(texts(fields["struck"])),
+        former=_text(fields["former"]),
+        causes=_counts(fields["causes"]),
+        holds={scope: row for scope, text in holds if (row := HoldRow.load(_text(text))) is not None},
+        run_id=_text(fields["run_id"]),
+        **{name: _number(fields[name]) for name in numbers},
     )
 
 
@@ -269,6 +261,11 @@ def _pairs(reply: Any) -> zip[tuple[Any, Any]]:
     """Names and values of a list that alternates them."""
     both = _list(reply)
     return zip(both[::2], both[1::2], strict=True)
+
+
+def _by_name(reply: Any) -> dict[str, Any]:
+    """The values of a script's reply by the names that the script gives them."""
+    return {_bytes(name).decode(): value for name, value in _pairs(reply)}
 
 
 def _table(reply: Any) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -12,7 +14,7 @@ from harness.stores import CULL, HOLD, PREFIX, S, beat, claim, commit, impatient
 from sidecar.core.fleet.records import Epoch, FleetState, Slot, StoredRecord
 from sidecar.core.types import Entry
 from sidecar.store import redis_content as content
-from sidecar.store.redis_content import UNREADABLE
+from sidecar.store.redis_content import BEAT, READ, UNREADABLE, Script
 
 if TYPE_CHECKING:
     from harness.redis_server import RedisServer
@@ -23,6 +25,14 @@ VALUES = st.recursive(
     st.none() | st.integers() | st.binary(max_size=8) | st.sampled_from([b"1700000000000000", b"inf", b"\xff", b"1-0"]),
     lambda inner: st.lists(inner, max_size=4),
 )
+
+
+def replies(script: Script) -> st.SearchStrategy[list[Any]]:
+    """Its names, each with any value."""
+    names = re.findall(rb"^  '(\w+)',", script.text, flags=re.MULTILINE)
+    return st.tuples(*(st.tuples(st.just(name), VALUES) for name in names)).map(lambda pairs: list(chain(*pairs)))
+
+
 READERS = [
     content.view,
     content.beat_reply,
@@ -36,7 +46,7 @@ READERS = [
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
 @settings(max_examples=40)
-@given(reply=VALUES | st.lists(VALUES, min_size=14, max_size=14) | st.lists(VALUES, min_size=18, max_size=18))
+@given(reply=VALUES | replies(READ) | replies(BEAT))
 def test_anything_else_is_no_answer(read: object, reply: object) -> None:
     assert callable(read)
     try:

@@ -14,9 +14,7 @@
 -- ARGV[10]  how many are struck off at most, ARGV[11] how many causes are counted; any others as "other"
 -- ARGV[12]  milliseconds that all keys live on
 --
--- Reply: { now, { epoch, state, kept }, members, silent of them, { struck off }, former row, { causes }, settings in
---   force, median of errors, of ratios (-1: none told), { hold of the service, of the instance }, tokens in use,
---   run_id of the server process, or "" where INFO is missing or forbidden; containers that drain }
+-- Reply: names and values in turn, see the end.
 
 local call, time = redis.call, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -121,6 +119,19 @@ middle = math.floor(ratios / 2)
 local median_ratio = ratios > 0 and tonumber(call('ZRANGE', RATIOS, middle, middle, 'WITHSCORES')[2]) or -1
 
 return {
-  now, records, alive, silent, struck, former, call('HGETALL', CAUSES), in_force, median_errors, median_ratio,
-  call('HMGET', HOLDS, '', instance), used, run_id, draining,
+  'now', now,
+  'epoch', records[1],
+  'state', records[2],
+  'alive', alive, -- members, the silent included
+  'silent', silent,
+  'struck', struck, -- those of them that were struck off
+  'former', former, -- the row of the instance before
+  'causes', call('HGETALL', CAUSES),
+  'settings', in_force, -- how many different ones
+  'median_errors', median_errors, -- -1: no member reported any
+  'median_ratio', median_ratio,
+  'holds', call('HMGET', HOLDS, '', instance), -- of the service, of the instance
+  'used', used, -- tokens
+  'run_id', run_id, -- "" where INFO is missing or forbidden
+  'draining', draining, -- culled containers that drain
 }

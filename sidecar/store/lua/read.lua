@@ -18,10 +18,7 @@
 -- ARGV[2]   window in microseconds: grants of the last two are told
 -- ARGV[3]   expiry in microseconds: a member that was silent for longer is not alive
 --
--- Reply: { now, { revision, epoch, state }, { culls }, { leases }, { holds }, { settings, when }, alive,
---   { instance, row, ... } of those in culls that are alive, { newest member, its beat }, { causes }, { control },
---   { grants, when }, { refunded, when }, row of the instance, its last beat, when it departed, run_id of the server
---   process, or "" where INFO is missing or forbidden, median of errors or -1 }
+-- Reply: names and values in turn, see the end.
 
 local call, time = redis.call, redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -46,23 +43,27 @@ for first = 1, #culls, 2000 do -- Lua hands over no more than some thousand argu
   end
 end
 
+local records = call('HMGET', KEYS[1], 'revision', 'epoch', 'state')
+
 return {
-  now,
-  call('HMGET', KEYS[1], 'revision', 'epoch', 'state'),
-  culls,
-  call('HGETALL', KEYS[3]),
-  call('HGETALL', KEYS[4]),
-  call('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES'),
-  call('ZCOUNT', KEYS[6], oldest, latest),
-  beating,
-  call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES'),
-  call('HGETALL', KEYS[8]),
-  call('HGETALL', KEYS[9]),
-  call('ZRANGEBYSCORE', KEYS[10], since, '+inf', 'WITHSCORES'),
-  call('ZRANGEBYSCORE', KEYS[11], since, '+inf', 'WITHSCORES'),
-  call('HGET', KEYS[7], ARGV[1]),
-  call('ZSCORE', KEYS[6], ARGV[1]),
-  call('ZSCORE', KEYS[12], ARGV[1]),
-  run_id,
-  median_errors,
+  'now', now,
+  'revision', records[1],
+  'epoch', records[2],
+  'state', records[3],
+  'culls', culls,
+  'leases', call('HGETALL', KEYS[3]),
+  'holds', call('HGETALL', KEYS[4]),
+  'settings', call('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES'), -- and when each was heard
+  'alive', call('ZCOUNT', KEYS[6], oldest, latest),
+  'beating', beating, -- of those in culls: instance, member row
+  'newest', call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES'), -- the member that beat last, and when
+  'causes', call('HGETALL', KEYS[8]),
+  'control', call('HGETALL', KEYS[9]),
+  'grants', call('ZRANGEBYSCORE', KEYS[10], since, '+inf', 'WITHSCORES'),
+  'refunded', call('ZRANGEBYSCORE', KEYS[11], since, '+inf', 'WITHSCORES'),
+  'own_row', call('HGET', KEYS[7], ARGV[1]), -- of the instance that asks, as the next two
+  'own_beat', call('ZSCORE', KEYS[6], ARGV[1]),
+  'departed', call('ZSCORE', KEYS[12], ARGV[1]),
+  'run_id', run_id, -- "" where INFO is missing or forbidden
+  'median_errors', median_errors, -- -1: no member reported any
 }
