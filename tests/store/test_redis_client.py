@@ -18,22 +18,40 @@ if TYPE_CHECKING:
     from store.conftest import Actor, OpenStore
 
 BEFORE_7 = b"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: "
-NOW = b":1700000000000000\r\n"
-MEDIAN = b":-1\r\n"
-RUN_ID = b"$4\r\nrun1\r\n"
-READ = (
-    b"*18\r\n" + NOW + b"*3\r\n$1\r\n7\r\n$-1\r\n$5\r\nstate\r\n" + b"*0\r\n" * 4 + b":3\r\n*0\r\n"
-    b"*2\r\n$1\r\na\r\n$16\r\n1700000000000000\r\n*2\r\n$5\r\nredis\r\n$1\r\n2\r\n"
-    + b"*0\r\n" * 3
-    + b"$-1\r\n" * 3
-    + RUN_ID
-    + MEDIAN
-)
-HEARD_REPLY = (
-    b"*14\r\n" + NOW + b"*3\r\n$-1\r\n$-1\r\n$16\r\n1700000000000000\r\n:20\r\n:0\r\n*0\r\n$0\r\n\r\n*0\r\n"
-    b":1\r\n:-1\r\n:-1\r\n*2\r\n$-1\r\n$-1\r\n:0\r\n" + RUN_ID + b":0\r\n"
-)
-COMMITTED = b"*3\r\n:1\r\n" + NOW + b":0\r\n"
+NOW = 1_700_000_000_000_000
+READ: dict[str, object] = {
+    **dict.fromkeys(("culls", "leases", "holds", "settings", "beating", "control", "grants", "refunded"), []),
+    **dict.fromkeys(("epoch", "own_row", "own_beat", "departed")),
+    "now": NOW,
+    "revision": b"7",
+    "state": b"state",
+    "alive": 3,
+    "newest": [b"a", b"1700000000000000"],
+    "causes": [b"redis", b"2"],
+    "run_id": b"run1",
+    "median_errors": -1,
+}
+HEARD_REPLY: dict[str, object] = {
+    **dict.fromkeys(("silent", "settings", "median_errors", "median_ratio", "used", "draining"), 0),
+    **dict.fromkeys(("epoch", "state", "former", "run_id")),
+    "now": NOW,
+    "alive": 20,
+    "struck": [],
+    "causes": [],
+    "holds": [None, None],
+}
+
+
+def resp(value: object) -> bytes:
+    """The value as Redis writes it; a table as its names and values in turn."""
+    if isinstance(value, int):
+        return b":%d\r\n" % value
+    if isinstance(value, bytes):
+        return b"$%d\r\n%b\r\n" % (len(value), value)
+    if isinstance(value, dict):
+        return resp([each for name, value in value.items() for each in (name.encode(), value)])
+    return b"*%d\r\n%b" % (len(value), b"".join(map(resp, value))) if isinstance(value, list) else b"$-1\r\n"
+
 
 LINES = [
     (b"-LOADING Redis is loading the dataset in memory\r\n", "loading"),
@@ -80,22 +98,23 @@ async def test_anything_but_a_complete_reply_is_a_word(
 
 
 @pytest.mark.parametrize(
-    ("line", "of"),
+    ("of", "reply"),
     [
-        (READ.replace(b"*18", b"*17").removesuffix(MEDIAN), "read"),
-        (READ.replace(b":3\r\n", b"$1\r\n3\r\n"), "read"),
-        (READ.replace(b"$1\r\n7\r\n", b"$1\r\nx\r\n"), "read"),
-        (READ.replace(b"$16\r\n1700000000000000\r\n", b"$3\r\ninf\r\n"), "read"),
-        (READ.replace(b"*2\r\n$5\r\nredis\r\n$1\r\n2\r\n", b"*1\r\n$5\r\nredis\r\n"), "read"),
-        (COMMITTED.replace(b":1\r\n", b":2\r\n", 1), "commit"),
-        (COMMITTED.replace(b":0\r\n", b":-1\r\n"), "commit"),
-        (HEARD_REPLY.replace(b"*14", b"*13").removesuffix(b":0\r\n"), "beat"),
-        (HEARD_REPLY.replace(b":20\r\n", b"$2\r\n20\r\n"), "beat"),
-        (HEARD_REPLY.replace(b"*2\r\n$-1\r\n$-1\r\n", b"*1\r\n$-1\r\n"), "beat"),
+        ("read", {name: READ[name] for name in READ if name != "median_errors"}),
+        ("read", {**READ, "alive": b"3"}),
+        ("read", {**READ, "revision": b"x"}),
+        ("read", {**READ, "newest": [b"a", b"inf"]}),
+        ("read", {**READ, "causes": [b"redis"]}),
+        ("read", [*READ.values()]),
+        ("commit", [2, NOW, 0]),
+        ("commit", [1, NOW, -1]),
+        ("beat", {name: HEARD_REPLY[name] for name in HEARD_REPLY if name != "draining"}),
+        ("beat", {**HEARD_REPLY, "alive": b"20"}),
+        ("beat", {**HEARD_REPLY, "holds": [None]}),
     ],
 )
 async def test_reply_with_a_missing_or_wrong_part_is_refused(
-    line: bytes, of: str, actor: Actor, open_store: OpenStore
+    of: str, reply: object, actor: Actor, open_store: OpenStore
 ) -> None:
     store = open_store(await actor.open())
     calls: dict[str, Callable[[], Awaitable[object]]] = {
@@ -103,24 +122,24 @@ async def test_reply_with_a_missing_or_wrong_part_is_refused(
         "commit": lambda: store.commit(7, Edits()),
         "beat": lambda: send_beat(store, beat("a")),
     }
-    actor.line = {"read": READ, "commit": COMMITTED, "beat": HEARD_REPLY}[of]
+    actor.line = resp({"read": READ, "commit": [1, NOW, 0], "beat": HEARD_REPLY}[of])
     assert await word_of(calls[of]()) == ""
-    actor.line = line
+    actor.line = resp(reply)
     assert await word_of(calls[of]()) == "response"
 
 
-@pytest.mark.parametrize("length", [0, 1, 4, 20, len(READ) - 1])
+@pytest.mark.parametrize("length", [0, 1, 4, 20, len(resp(READ)) - 1])
 async def test_reply_that_breaks_off_is_a_lost_connection(length: int, actor: Actor, open_store: OpenStore) -> None:
     store = open_store(await actor.open())
-    actor.line, actor.hangs_up = READ[:length], True
+    actor.line, actor.hangs_up = resp(READ)[:length], True
     assert await claim(store, "a") == "connection"
-    actor.line, actor.hangs_up = READ, False
+    actor.line, actor.hangs_up = resp(READ), False
     assert (await look(store)).revision == 7
 
 
 async def test_reply_that_makes_no_sense_ends_the_connection(actor: Actor, open_store: OpenStore) -> None:
     store = open_store(await actor.open())
-    for line in (b"+OK\r\n", READ + READ, b"-ERR something\r\n", READ):
+    for line in (b"+OK\r\n", 2 * resp(READ), b"-ERR something\r\n", resp(READ)):
         actor.line = line
         await word_of(look(store))
     assert actor.connections == 4
