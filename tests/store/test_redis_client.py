@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BEFORE_7 = b"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: "
 NOW = 1_700_000_000_000_000
 READ: dict[str, object] = {
-    **dict.fromkeys(("culls", "leases", "holds", "settings", "beating", "control", "grants", "refunded"), []),
+    **{name: [] for name in ("culls", "leases", "holds", "settings", "beating", "control", "grants", "refunded")},
     **dict.fromkeys(("epoch", "own_row", "own_beat", "departed")),
     "now": NOW,
     "revision": b"7",
