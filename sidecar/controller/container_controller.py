@@ -26,15 +26,14 @@ from sidecar.core.life import transitions
 from sidecar.core.life.assessment import Assessment
 from sidecar.core.life.container import Container, Record, Snapshot, is_drained
 from sidecar.core.life.events import (
+    Answered,
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
-    ClaimAnswered,
     ClearWindow,
     Culled,
     Effect,
     Judged,
-    LeaseAnswered,
     ReviveOrdered,
     SaveMemory,
     Trigger,
@@ -225,8 +224,8 @@ class Controller:
     # -- messages ---------------------------------------------------------------------------------------------
 
     def _handle(self, message: Message, now: float) -> None:
-        if isinstance(message, (ClaimAnswered, LeaseAnswered)):
-            if self.container.asking or self.container.leasing:
+        if isinstance(message, Answered):
+            if self.container.outstanding is not None:
                 self._guarded(self._judge, now)  # the window may have emptied while the answer was on its way
             self._step(message, now)
         elif isinstance(message, (BeatAnswered, BeatUnanswered)):
@@ -289,9 +288,9 @@ class Controller:
             self._guarded(self._carry_out, effect)
         self.assessment.drain_softly(self.container)
         record = Record(events, self.container, self.assessment.measurements.evidence(now))
-        if isinstance(trigger, ClaimAnswered) and any(isinstance(event, Culled) for event in events):
+        if isinstance(trigger, Answered) and any(isinstance(event, Culled) for event in events):
             samples = self.assessment.measurements.samples.newest()
-            self._last_cull = CullEvidence(trigger.claim_id, trigger.at, samples, trigger.capture)
+            self._last_cull = CullEvidence(trigger.request.id, trigger.at, samples, trigger.capture)
             record = record._replace(cull_evidence=self._last_cull)
         self._guarded(self._observe, record)
 

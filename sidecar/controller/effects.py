@@ -16,17 +16,16 @@ from sidecar.controller.journal import Journal, Memory
 from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
-from sidecar.core.life.culling import unknown_delay
 from sidecar.core.life.events import (
-    ClaimAnswered,
+    Answered,
     ClaimToken,
     ClearWindow,
     Effect,
     GiveBack,
-    LeaseAnswered,
     RequestLease,
     SaveMemory,
 )
+from sidecar.core.life.request import unknown_delay
 from sidecar.core.types import CLAIM_JITTER, Latch, Policy
 
 CullHook = Callable[[Claim, str], Awaitable[str]]
@@ -106,14 +105,14 @@ class EffectRunner:
         """Begin to carry out an effect of this container's step; ``socket``: the one at the app's port, if known."""
         instance, life, identity = container.instance, container.life, container.identity.holder
         match effect:
-            case ClaimToken(claim_id):
-                claim = Claim(claim_id, instance, life, container.cause, identity)
+            case ClaimToken():
+                claim = Claim(effect.id, instance, life, container.cause, identity)
                 self._claim = self._start(self._ask_token, claim, self._hook_reason(container))
-            case RequestLease(holder):
+            case RequestLease():
                 slots, timeout_s = self._policy.retire_slots, self._policy.retire_timeout_s
-                self._start(self._ask_lease, LeaseRequest(holder, instance, life, slots, timeout_s))
-            case GiveBack(holder):
-                self._start_to_give_back(instance, holder)
+                self._start(self._ask_lease, LeaseRequest(effect.id, instance, life, slots, timeout_s))
+            case GiveBack():
+                self._start_to_give_back(instance, effect.id)
             case SaveMemory():
                 born = self._wall() - (self._clock() - container.born)
                 self._remember(Memory.of(container, born, socket))
@@ -180,7 +179,7 @@ class EffectRunner:
                     self._start_to_give_back(claim.instance, claim.claim_id)
                     answer = again
         took_s = self._clock() - began - hook_s
-        self._put(ClaimAnswered(claim.claim_id, answer, self._wall(), self._jitter(), took_s, capture))
+        self._put(Answered(ClaimToken(claim.claim_id), answer, self._wall(), self._jitter(), took_s, capture))
 
     async def _captured(self, hook: CullHook, claim: Claim, reason: str) -> str | None:
         """The output of the hook. A failure of the hook is reported and does not stop the cull."""
@@ -193,7 +192,8 @@ class EffectRunner:
     async def _ask_lease(self, lease: LeaseRequest) -> None:
         began = self._clock()
         answer = await self._answer(self._budget.retire, lease, lease.holder)
-        self._put(LeaseAnswered(lease.holder, answer, self._wall(), self._jitter(), self._clock() - began))
+        took_s = self._clock() - began
+        self._put(Answered(RequestLease(lease.holder), answer, self._wall(), self._jitter(), took_s))
 
     async def _answer(self, ask: Callable[[Request], Awaitable[Answer]], request: Request, holder: str) -> Answer:
         """Ask when the journal is written, and what this holder got before is given back: it would be replayed."""

@@ -19,7 +19,7 @@ from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, RETURN_BEATS, M
 from sidecar.core.app_reports import ErrorReport, Results
 from sidecar.core.claims import Beat, Claim, Denied, Fleet, Granted, LeaseRequest, Presence, RandomIdentity, Unknown
 from sidecar.core.life.container import Snapshot, start
-from sidecar.core.life.events import ReviveOrdered
+from sidecar.core.life.events import CullOrdered, ReviveOrdered
 from sidecar.core.types import Latch, Policy, State
 
 # -- the controller and the membership: claims never overtake beats, and a token that is not used is given back ------
@@ -250,6 +250,19 @@ async def test_snapshot_tells_when_the_end_is_due_and_how_busy_the_app_is() -> N
 
 
 # -- orders of a person ---------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_ordered_cull_is_claimed_the_moment_a_request_for_a_lease_is_answered() -> None:
+    async with aging_stage() as rig:
+        await rig.advance(101)
+        rig.controller.inbox.put(CullOrdered("ann", "it leaks"))
+        await rig.advance(1)
+        assert rig.budget.claims == []
+        now = rig.loop.time()
+        await rig.answered(Unknown("timeout"))
+        assert ([claim.claim_id for claim in rig.budget.claims], rig.loop.time()) == (["web/a/boot-1"], now)
+        assert rig.budget.returned == [("a", HOLDER)]
 
 
 @in_virtual_time

@@ -9,14 +9,13 @@ from sidecar.core.claims import NO_IDENTITY, Answer, Denied, Fleet, Granted, Ran
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, start
 from sidecar.core.life.events import (
+    Answered,
     BeatAnswered,
-    ClaimAnswered,
     ClaimToken,
     CullOrdered,
     Effect,
     GiveBack,
     Judged,
-    LeaseAnswered,
     RequestLease,
     ReviveOrdered,
     Trigger,
@@ -93,16 +92,16 @@ def retired(policy: Policy = AGING) -> Container:
     return step(retiring(policy), leased(GRANTED), 100.0, policy)[0]
 
 
-def leased(answer: Answer, holder: str = "lease-1", jitter: float = 0.0, took_s: float = 0.0) -> LeaseAnswered:
-    return LeaseAnswered(holder, answer, 1_000.0, jitter, took_s)
+def leased(answer: Answer, holder: str = "lease-1", jitter: float = 0.0, took_s: float = 0.0) -> Answered:
+    return Answered(RequestLease(holder), answer, 1_000.0, jitter, took_s)
 
 
-def answered(container: Container, answer: Answer, jitter: float = 0.0) -> ClaimAnswered:
-    return ClaimAnswered(container.claim_id, answer, 1_000.0, jitter)
+def answered(container: Container, answer: Answer, jitter: float = 0.0) -> Answered:
+    return Answered(ClaimToken(container.claim_id), answer, 1_000.0, jitter)
 
 
 def asks(effects: tuple[Effect, ...]) -> list[str]:
-    return [effect.claim_id for effect in effects if isinstance(effect, ClaimToken)]
+    return [effect.id for effect in effects if isinstance(effect, ClaimToken)]
 
 
 def lease_wishes(effects: tuple[Effect, ...]) -> list[RequestLease | GiveBack]:

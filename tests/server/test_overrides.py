@@ -16,8 +16,8 @@ from sidecar.core.claims import Denied, Granted, Unknown
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, Record, start
 from sidecar.core.life.events import (
+    Answered,
     AppRestarted,
-    ClaimAnswered,
     ClaimToken,
     CullOrdered,
     Judged,
@@ -59,7 +59,7 @@ class Box:
         self.overrides.notice(Record(events, self.container, Evidence(60)))
         for effect in effects:
             if isinstance(effect, ClaimToken) and self.reply is not None:
-                self.step(ClaimAnswered(effect.claim_id, self.reply, 1_700_000_000.0))
+                self.step(Answered(effect, self.reply, 1_700_000_000.0))
 
 
 @pytest.fixture

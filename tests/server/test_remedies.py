@@ -7,7 +7,7 @@ import pytest
 from sidecar.core.claims import Answer, Denied, Granted, Unknown
 from sidecar.core.explain import words
 from sidecar.core.life.container import Container, Snapshot, start
-from sidecar.core.life.events import CullOrder
+from sidecar.core.life.events import ClaimToken, CullOrder
 from sidecar.core.types import Evidence, Hold, Latch, Policy, Reason, State, Verdict
 from sidecar.server.remedies import Outlook, remedies
 
@@ -15,7 +15,8 @@ NOW = 1_000.0
 UNIX = 50_400.0  # 14:00 UTC
 ERRORS = Reason("errors", 9, 5, "9 server errors")
 BAD = Verdict((ERRORS,))
-UP = start("app/a", NOW, Policy())._replace(state=State.UP, due=NOW + 12.2)
+DUE = NOW + 12.2
+UP = start("app/a", NOW, Policy())._replace(state=State.UP, grace_ends=DUE, ask_at=DUE, drain_ends=DUE)
 SUSPECT = UP._replace(state=State.SUSPECT, verdict=BAD, is_announced=True)
 EVIDENCE = Evidence(60, 9, {"redis": 9}, {}, 20)
 OUTLOOK = Outlook(UNIX, (5, 12), 10.0)
@@ -36,7 +37,7 @@ def _remedies(container: Container, outlook: Outlook = OUTLOOK) -> tuple[str, ..
 def test_every_obstacle_has_a_sentence(state: State, answer: Answer | None) -> None:
     for due in (None, NOW - 1, NOW + 5):
         for latch in (None, Latch("c", 1.0, "bad"), Latch("", 1.0, "old", lease="word")):
-            container = SUSPECT._replace(state=state, due=due, answer=answer, lease_answer=answer, latch=latch)
+            container = SUSPECT._replace(state=state, ask_at=due, answer=answer, lease_answer=answer, latch=latch)
             sentences = _remedies(container)
             assert sentences
             assert all(sentence and "{" not in sentence and "None" not in sentence for sentence in sentences)
@@ -86,8 +87,7 @@ def test_hold_is_shown_with_its_end(hold: Hold, sentence: str) -> None:
         (UP, "nothing has to change: it is in service"),
         (UP._replace(verdict=BAD), "5 of 9 errors leave the window in 12s, if no more come"),
         (UP._replace(state=State.STARTING), "its grace is over, and it is judged, in 13s"),
-        (UP._replace(state=State.STARTING, due=NOW), "its grace is over, and it is judged, now"),
-        (UP._replace(state=State.STARTING, due=None), "its grace is over, and it is judged, at the next check"),
+        (UP._replace(state=State.STARTING, grace_ends=NOW), "its grace is over, and it is judged, now"),
         (UP._replace(state=State.RETIRING), "or the app is replaced before that"),
         (
             UP._replace(state=State.DRAINING),
@@ -100,9 +100,9 @@ def test_hold_is_shown_with_its_end(hold: Hold, sentence: str) -> None:
             SUSPECT._replace(is_announced=False),
             "Redis answers a beat, so that the fleet knows that it is suspect; then it claims a token",
         ),
-        (SUSPECT._replace(asking=True), "the answer to its claim is on the way"),
+        (SUSPECT._replace(outstanding=ClaimToken("")), "the answer to its claim is on the way"),
         (
-            SUSPECT._replace(asking=True, order=CullOrder("anna", "free text", State.UP, None)),
+            SUSPECT._replace(outstanding=ClaimToken(""), order=CullOrder("anna", "free text", State.UP)),
             "the answer to its claim is on the way, an operator ordered the cull",
         ),
         (SUSPECT._replace(would_down=True), "nothing else: in shadow mode it stays in service"),

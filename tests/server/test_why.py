@@ -48,13 +48,13 @@ FLEET = Fleet(
     draining=1,
 )
 UP = start("app/a", NOW - 12, Policy(), app_start=f"life-{FREE}")._replace(state=State.UP, incarnation=f"life-{FREE}")
-SUSPECT = UP._replace(state=State.SUSPECT, verdict=BAD, due=NOW + 5, is_announced=True)
+SUSPECT = UP._replace(state=State.SUSPECT, verdict=BAD, ask_at=NOW + 5, is_announced=True)
 HELD = SUSPECT._replace(answer=Denied("hold", 3, 10, 300.0, hold=HOLD))
 DOWN = SUSPECT._replace(
     state=State.DOWN,
     answer=Granted(3, 10),
     latch=Latch("app/a/life", 1.0, "9 server errors in 60 s"),
-    order=CullOrder(FREE, FREE, State.UP, None),
+    order=CullOrder(FREE, FREE, State.UP),
 )
 EVIDENCE = Evidence(60, 9, {"mysql": 2, "redis": 7}, {"recovered": 1}, 20, requests=40, failed=9)
 SAMPLE = ErrorSample("f1", "redis", ErrorLevel.SERVER_ERROR, 7, NOW - 40, NOW - 2, f"{FREE}: password=hunter2")

@@ -9,9 +9,9 @@ from math import inf
 from typing import Final, NamedTuple
 
 from sidecar.core.app_reports import Load
-from sidecar.core.claims import NO_IDENTITY, Answer, Denied, Presence, RandomIdentity
+from sidecar.core.claims import NO_IDENTITY, Answer, Presence, RandomIdentity
 from sidecar.core.explain.samples import CullEvidence
-from sidecar.core.life.events import CullOrder, Effect, Event, GiveBack
+from sidecar.core.life.events import ClaimToken, CullOrder, Effect, Event, Request
 from sidecar.core.measure.outlier import NO_BASELINE, Baseline
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import Evidence, Latch, Policy, State, Verdict
@@ -28,38 +28,63 @@ class Container(NamedTuple):
     state: State
     since: float  # when the state was entered
     app: str  # service and allocation
-    app_start: str | None = None  # the app's own id of its incarnation, once it is known
+
+    # the incarnation
+    app_start: str | None = None  # the app's own id of it, once it is known
     incarnation: str = UNNAMED  # the id under which claims are made; it stays once a claim was made
     app_version: str = ""  # the version that the app has reported
-    born: float = 0.0  # when the incarnation began
-    due: float | None = None  # when the next step is due, if any
+    born: float = 0.0  # when it began
+    identity: RandomIdentity = NO_IDENTITY  # the holder of its lease, and the jitter of its lifetime
+
+    # when the state ends, or the next request is made: see ``due``
+    grace_ends: float = 0.0
+    ask_at: float | None = None  # when a token or a lease is asked for; None: not before something else happens
+    drain_ends: float = 0.0
+    lease_ends: float | None = None  # of a retired container; None after a cull
+    respite_until: float = -inf  # when the next retirement may be due
+
+    # the verdict
     verdict: Verdict | None = None  # the last
     cause: str = ""  # why it is suspect, or was culled, as the fleet counts it
+    is_announced: bool = False  # whether the store has answered a beat that announced the suspect, and every beat since
+    order: CullOrder | None = None  # a person's order that is being claimed or was granted
+
+    # its request for a token or a lease
     asked: bool = False  # whether a claim was made
-    asking: bool = False  # whether a claim is outstanding
-    unknowns: int = 0  # unclear answers in a row
+    outstanding: Request | None = None  # the one whose answer is on its way
     answer: Answer | None = None  # the last answer to a claim since it was last suspect
-    answered_at: float = 0.0  # when the last answer came, to a claim or to a request for a lease
-    latch: Latch | None = None  # the token or lease that put it out of balance
+    lease_answer: Answer | None = None  # the last answer to a request for a lease since it last began to retire
+    answered_at: float = 0.0  # when the last answer came, to either
+    unclear: Request | None = None  # the last one, if it may have been granted without a clear answer
+    unknowns: int = 0  # unclear answers in a row
+    refused: tuple[str, ...] = ()  # the reasons for which claims of this suspect were denied
+
+    # out of balance
+    latch: Latch | None = None  # the token or lease that put it there
     out_since: float | None = None  # when that was granted; in shadow mode: when it would have been
     is_overdue: bool = False  # whether an event has told that its cull is not honoured
     stopped_down: bool = False  # whether it was down when the sidecar stopped
-    would_culls: int = 0  # culls of this incarnation that shadow mode did not carry out
+
+    # in shadow mode
+    would_culls: int = 0  # culls of this incarnation that were not carried out
     would_down: bool = False  # whether the app has not recovered since such a cull
-    order: CullOrder | None = None  # a person's order that is being claimed or was granted
+    would_retire: bool = False  # whether its retirement was due
 
-    # of a suspect
-    is_announced: bool = False  # whether the store has answered a beat that announced it, and every beat since
-    refused: tuple[str, ...] = ()  # the reasons for which claims were denied
-    unclear: bool = False  # whether the last claim may have been granted, without a clear answer
+    @property
+    def due(self) -> float | None:
+        """When time alone brings the next step, if it does. A container whose request is outstanding waits for that."""
+        if self.state in _ASKING:
+            return None if self.outstanding else self.ask_at
+        return {
+            State.STARTING: self.grace_ends,
+            State.DRAINING: self.drain_ends,
+            State.DOWN: self.lease_ends,
+        }.get(self.state)
 
-    # of its retirement
-    identity: RandomIdentity = NO_IDENTITY  # its holder and jitter
-    leasing: bool = False  # whether a request for a lease is outstanding
-    lease_answer: Answer | None = None  # the last answer to one
-    lease_ends: float | None = None
-    respite_until: float = -inf  # when the next retirement may be due
-    would_retire: bool = False  # whether it was due in shadow mode
+    @property
+    def asking(self) -> bool:
+        """Whether a claim is outstanding."""
+        return isinstance(self.outstanding, ClaimToken)
 
     @property
     def instance(self) -> str:
@@ -115,6 +140,7 @@ _PRESENCE: Final = {
     State.DOWN: Presence.DOWN,
     State.STOPPING: Presence.GONE,
 }
+_ASKING: Final = (State.SUSPECT, State.RETIRING)
 _IN_BALANCE: Final = frozenset({State.STARTING, State.UP, State.SUSPECT, State.RETIRING})
 _OUT_OF_BALANCE: Final = frozenset({State.DRAINING, State.DOWN})
 
@@ -143,8 +169,8 @@ def start(
         app_start,
         asked_under or app_start or nameless,
         born=now if born is None else min(born, now),
+        grace_ends=now + policy.grace_s,
         asked=bool(asked_under),
-        due=now + policy.grace_s,
         identity=identity,
     )
 
@@ -152,43 +178,22 @@ def start(
 def resume(container: Container, latch: Latch, now: float, drained_for_s: float, policy: Policy) -> Container:
     """The container under a latch from disk: in the rest of its drain, or down; a lease ends that in time."""
     drained_for_s = max(0.0, drained_for_s)  # the wall clock may have stepped back
-    container = container._replace(since=now, latch=latch, out_since=now - drained_for_s)
-    if latch.lease:
-        container = container._replace(lease_ends=now + policy.retire_timeout_s - latch.spent_s - drained_for_s)
-    if drained_for_s < policy.drain_s:
-        return container._replace(state=State.DRAINING, due=now + policy.drain_s - drained_for_s)
-    return container._replace(state=State.DOWN, due=container.lease_ends)
+    granted_at = now - drained_for_s
+    return container._replace(
+        state=State.DRAINING if drained_for_s < policy.drain_s else State.DOWN,
+        since=now,
+        drain_ends=granted_at + policy.drain_s,
+        lease_ends=granted_at + policy.retire_timeout_s - latch.spent_s if latch.lease else None,
+        latch=latch,
+        out_since=granted_at,
+    )
 
 
-def enter(container: Container, state: State, now: float, due: float | None = None) -> Container:
+def enter(container: Container, state: State, now: float) -> Container:
     """The container in another state, from now on. It keeps its cause while it is out of balance."""
     cause = container.cause if state in _OUT_OF_BALANCE else ""
-    container = container._replace(state=state, since=now, due=due, cause=cause)
-    return container._replace(unknowns=0, is_announced=False, refused=(), unclear=False)
-
-
-def out_of_balance(container: Container, now: float, policy: Policy) -> Container:
-    """The container after the grant of a token or a lease: draining, or down if the drain takes no time."""
-    if policy.drain_s > 0:
-        return enter(container, State.DRAINING, now, due=now + policy.drain_s)
-    return enter(container, State.DOWN, now, due=container.lease_ends)
-
-
-def unused(container: Container) -> tuple[GiveBack, ...]:
-    """Give back what a lost answer may have granted, when the container stops asking for it.
-
-    While a request is outstanding its answer decides.
-    """
-    if container.state is State.SUSPECT and container.unclear and not container.asking:
-        return (GiveBack(container.claim_id),)
-    if container.state is State.RETIRING and not container.leasing:
-        return (GiveBack(container.identity.holder),)
-    return ()
-
-
-def not_needed(answer: Answer, holder: str, in_use: str) -> tuple[GiveBack, ...]:
-    """Give back what an answer that comes too late may have granted, unless it is in use."""
-    return () if isinstance(answer, Denied) or holder == in_use else (GiveBack(holder),)
+    container = container._replace(state=state, since=now, cause=cause, is_announced=False)
+    return container._replace(ask_at=None, unclear=None, unknowns=0, refused=())
 
 
 def is_drained(container: Container, idle_at: float | None) -> bool:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from sidecar.core.claims import MANUAL, Answer, Denied, Granted, Presence, Unknown
+from sidecar.core.claims import MANUAL, Answer, Denied, Granted, Presence
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Container, Step, enter, is_drained, not_needed, out_of_balance, unused
+from sidecar.core.life import request
+from sidecar.core.life.container import Container, Step, enter, is_drained
 from sidecar.core.life.events import (
+    Answered,
     BeatAnswered,
     BeatUnanswered,
-    ClaimAnswered,
     ClaimToken,
     ClearWindow,
     Culled,
@@ -37,18 +38,10 @@ from sidecar.core.life.events import (
     WentDown,
     WouldCull,
 )
-from sidecar.core.types import CLAIM_JITTER, Latch, Policy, State, Verdict
+from sidecar.core.types import Latch, Policy, State
 
-UNKNOWN_FIRST_S: Final = 1.0
-UNKNOWN_CAP_S: Final = 30.0
 HONOUR_S: Final = 300.0
 HONOUR_DRAINS: Final = 3
-
-LEASE_WAIT_S: Final = 0.25
-"""Interval at which a container that wants to claim checks for the answer to its request for a lease."""
-
-DENIED_LEAST_S: Final = 1.0
-"""Least time between a refusal and the next claim."""
 
 OLD_WAIT_S: Final = 1.0
 """Interval at which a suspect with old errors checks for another one."""
@@ -59,7 +52,7 @@ OLD_ERRORS: Final = Denied("old_errors", 0, 0, OLD_WAIT_S)
 
 def begin(container: Container, trigger: Judged, now: float, policy: Policy) -> Step:
     """Judge a starting app after its grace; errors in the grace do not count."""
-    if container.due is not None and now < container.due:
+    if now < container.grace_ends:
         return Step(container)
     if policy.grace_s <= 0 and not trigger.verdict.is_fine:
         return suspect(container, trigger, now, policy)
@@ -87,17 +80,14 @@ def announced(container: Container, trigger: BeatAnswered, now: float, policy: P
     container = container._replace(is_announced=True)
     if container.asking or container.order is not None:
         return Step(container)
-    settle_s = spread(policy.settle_s, trigger.jitter, container.verdict)
-    due = max(now + settle_s, now + trigger.wait_s)
-    if now < due:
-        return Step(container._replace(due=due))
-    return _claim(container, now)
+    wait_s = max(request.spread(policy.settle_s, trigger.jitter, container.verdict), trigger.wait_s)
+    return Step(container._replace(ask_at=now + wait_s)) if wait_s > 0 else _claim(container, now)
 
 
 def unannounced(container: Container, _trigger: BeatUnanswered, _now: float, _policy: Policy) -> Step:
     """Stop claiming until the store answers a beat again, unless a person ordered the cull."""
-    due = container.due if container.order is not None else None
-    return Step(container._replace(is_announced=False, due=due))
+    ask_at = container.ask_at if container.order is not None else None
+    return Step(container._replace(is_announced=False, ask_at=ask_at))
 
 
 def pursue(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
@@ -109,7 +99,7 @@ def pursue(container: Container, trigger: Judged, now: float, _policy: Policy) -
     if container.asking:
         return Step(container)
     if is_fine and container.order is None:
-        return _recover(container, now, unused(container))
+        return _recover(container, now, request.unused(container))
     if container.due is None or now < container.due:
         return Step(container)
     return _claim(container, now)
@@ -119,9 +109,9 @@ def order(container: Container, trigger: CullOrdered, now: float, _policy: Polic
     """Claim at once for an order, instead of a lease; an outstanding claim counts for the order, too."""
     if container.order is not None or container.would_down:
         return Step(container, events=(OrderIgnored(trigger),))
-    lease = unused(container) if container.state is State.RETIRING else ()
+    lease = request.unused(container) if container.state is State.RETIRING else ()
     events: tuple[Event, ...] = (OrderTaken(trigger),)
-    container = container._replace(order=CullOrder(trigger.author, trigger.reason, container.state, container.due))
+    container = container._replace(order=CullOrder(trigger.author, trigger.reason, back=container.state))
     if container.state is not State.SUSPECT:
         suspected = Suspected(was=container.state, state=State.SUSPECT, verdict=container.verdict, by_order=True)
         container, events = enter(container, State.SUSPECT, now), (*events, suspected)
@@ -131,12 +121,14 @@ def order(container: Container, trigger: CullOrdered, now: float, _policy: Polic
 
 
 def _claim(container: Container, now: float) -> Step:
-    if container.leasing:
-        return Step(container._replace(due=now + LEASE_WAIT_S))
+    """Claim, as soon as the answer to an outstanding request for a lease has come; but not on old errors."""
+    if container.outstanding is not None:
+        return Step(container._replace(ask_at=now))
     if container.order is None and container.verdict is not None and container.verdict.is_old:
-        return Step(container._replace(due=now + OLD_WAIT_S, answer=OLD_ERRORS, answered_at=now))
+        return Step(container._replace(ask_at=now + OLD_WAIT_S, answer=OLD_ERRORS, answered_at=now))
+    claim = ClaimToken(container.claim_id)
     first = () if container.asked else (SaveMemory(),)
-    return Step(container._replace(asked=True, asking=True, due=None), (*first, ClaimToken(container.claim_id)))
+    return Step(request.ask(container, claim)._replace(asked=True), (*first, claim))
 
 
 def _recover(container: Container, now: float, effects: tuple[GiveBack, ...]) -> Step:
@@ -150,119 +142,68 @@ def _recover(container: Container, now: float, effects: tuple[GiveBack, ...]) ->
     return Step(container, effects, (recovered,))
 
 
-def late(container: Container, trigger: ClaimAnswered, _now: float, _policy: Policy) -> Step:
-    """Give back a token that may have been granted and is no longer needed, unless it is in use."""
-    events = (TokenAnswered(trigger.claim_id, trigger.answer, trigger.took_s, is_late=True),)
-    in_use = container.latch.claim_id if container.latch else container.claim_id if container.would_down else ""
-    return Step(container, not_needed(trigger.answer, trigger.claim_id, in_use), events)
-
-
-def answered(container: Container, trigger: ClaimAnswered, now: float, policy: Policy) -> Step:
-    """Act on the answer to the outstanding claim; the answer to any other claim comes too late."""
-    if not container.asking or trigger.claim_id != container.claim_id:
-        return late(container, trigger, now, policy)
+def answered(container: Container, trigger: Answered, now: float, policy: Policy) -> Step:
+    """Act on the answer to the outstanding claim; any other answer comes too late."""
+    if trigger.request != container.outstanding or not container.asking:
+        return request.late(container, trigger, now, policy)
     refused, reason = container.refused, trigger.answer.reason if isinstance(trigger.answer, Denied) else ""
     answer = TokenAnswered(
-        trigger.claim_id, trigger.answer, trigger.took_s, is_repeated=reason in refused, order=container.order
+        trigger.request.id, trigger.answer, trigger.took_s, is_repeated=reason in refused, order=container.order
     )
     refused = (*refused, reason) if reason and not answer.is_repeated else refused
-    unclear = _is_unclear(container, trigger.answer)
-    container = container._replace(asking=False, answer=trigger.answer, answered_at=now)
-    container = container._replace(refused=refused, unclear=unclear)
+    container = request.take_answer(container, trigger.answer, now)._replace(answer=trigger.answer, refused=refused)
     after, effects, events = _decided(container, trigger, now, policy)
     return Step(after, effects, (answer, *events))
 
 
-def _decided(container: Container, trigger: ClaimAnswered, now: float, policy: Policy) -> Step:
+def _decided(container: Container, trigger: Answered, now: float, policy: Policy) -> Step:
     if not isinstance(trigger.answer, Granted):
         return _refused(container, trigger.answer, now, trigger.jitter, policy)
     if container.order is None and (container.verdict is None or container.verdict.is_fine):
-        return _recover(container, now, (GiveBack(trigger.claim_id),))
+        return _recover(container, now, (GiveBack(trigger.request.id),))
     return _cull(container, trigger, now, policy)
-
-
-def _is_unclear(container: Container, answer: Answer) -> bool:
-    """Whether the claim may have been granted. A refusal for a hold comes before the store checks that."""
-    if isinstance(answer, Denied):
-        return container.unclear and answer.hold is not None
-    return not isinstance(answer, Granted)
 
 
 def _refused(container: Container, answer: Answer, now: float, jitter: float, policy: Policy) -> Step:
     order, container = container.order, container._replace(order=None)
-    if order is None or order.back is State.SUSPECT:
-        container = container._replace(
-            cause=container.verdict.cause if order and container.verdict else container.cause
-        )
-        container = again(container, answer, now, jitter, policy)
-        return Step(container if container.is_announced else container._replace(due=None))
-    due = now if order.back is State.RETIRING else order.due
-    moved = Moved(was=container.state, state=order.back)
-    back = enter(container, order.back, now, due=due)
-    return Step(back, not_needed(answer, container.claim_id, in_use=""), (moved,))
+    if order is not None and order.back is not State.SUSPECT:
+        moved = Moved(was=container.state, state=order.back)
+        back = enter(container, order.back, now)._replace(ask_at=now)  # a container that retires asks for its lease
+        return Step(back, request.unused(container), (moved,))
+    if order is not None and container.verdict is not None:
+        container = container._replace(cause=container.verdict.cause)
+    container = request.again(container, answer, now, jitter, policy)
+    return Step(container if container.is_announced else container._replace(ask_at=None))
 
 
-def again(container: Container, answer: Answer, now: float, jitter: float, policy: Policy) -> Container:
-    """Plan the next request after one that was not granted.
-
-    After a refusal it comes at the next check, as in the seed article, because a person may lift the refusal early; or
-    after ``retry_after_s`` if that is sooner.
-    """
-    unknowns, delay = 0, policy.check_interval_s
-    if isinstance(answer, Unknown):
-        unknowns, delay = container.unknowns + 1, unknown_delay(container.unknowns)
-    elif isinstance(answer, Denied):
-        delay = min(delay, max(DENIED_LEAST_S, answer.retry_after_s))
-    return container._replace(unknowns=unknowns, due=now + spread(delay, jitter, container.verdict))
-
-
-def _cull(container: Container, trigger: ClaimAnswered, now: float, policy: Policy) -> Step:
+def _cull(container: Container, trigger: Answered, now: float, policy: Policy) -> Step:
     """Drain under the token, and remember it; in shadow mode only count the cull."""
     verdict, order = container.verdict, container.order
-    container = container._replace(out_since=now)
     if not policy.enforce:
-        would = container.would_culls + 1
-        container = container._replace(would_culls=would, would_down=True, order=None, due=None)
-        return Step(container, events=(WouldCull(verdict, order),))
+        would = container._replace(would_culls=container.would_culls + 1, would_down=True, out_since=now, order=None)
+        return Step(would, events=(WouldCull(verdict, order),))
     reason = reasons.verdict(verdict)
     if order is not None:
         reason = f"{reasons.ORDERED}; {reason}" if reason else reasons.ORDERED
-    container = container._replace(latch=Latch(trigger.claim_id, trigger.at, reason))
-    after = out_of_balance(container, now, policy)
-    suspect_s = now - container.since
+    after = request.out_of_balance(container, Latch(trigger.request.id, trigger.at, reason), now, policy)
     culled = Culled(
-        was=container.state, state=after.state, why=reason, verdict=verdict, order=order, suspect_s=suspect_s
+        was=container.state,
+        state=after.state,
+        why=reason,
+        verdict=verdict,
+        order=order,
+        suspect_s=now - container.since,
     )
     return Step(after, (SaveMemory(),), (culled,))
 
 
 def drain(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:
     """Go down when the drain is over, or as soon as the app is idle."""
-    if container.due is not None and now < container.due and not is_drained(container, trigger.idle_at):
+    if now < container.drain_ends and not is_drained(container, trigger.idle_at):
         return Step(container)
-    down = WentDown(was=container.state, state=State.DOWN)
-    return Step(enter(container, State.DOWN, now, due=container.lease_ends), events=(down,))
-
-
-# -- delays; jitter is an argument -------------------------------------------------------------------------------
+    return Step(enter(container, State.DOWN, now), events=(WentDown(was=container.state, state=State.DOWN),))
 
 
 def honour_s(drain_s: float) -> float:
     """Seconds after which a cull is not honoured, if the container is still there."""
     return max(HONOUR_S, HONOUR_DRAINS * drain_s)
-
-
-def unknown_delay(unknowns: int) -> float:
-    """Seconds to wait after the ``unknowns + 1``-th unclear answer in a row, before jitter."""
-    return float(min(UNKNOWN_CAP_S, UNKNOWN_FIRST_S * 2 ** min(unknowns, 10)))
-
-
-def spread(delay: float, jitter: float, verdict: Verdict | None) -> float:
-    """Lengthen a delay by a random part that grows with health, so that the sickest container mostly claims first."""
-    return delay * (1 + CLAIM_JITTER * jitter * _health(verdict))
-
-
-def _health(verdict: Verdict | None) -> float:
-    """The limit divided by the worst value: 1 at the limit, near 0 far beyond it."""
-    met = verdict.reasons if verdict else ()
-    return min((reason.limit / reason.value for reason in met if reason.value > reason.limit > 0), default=1.0)

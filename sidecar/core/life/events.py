@@ -24,25 +24,15 @@ class Judged(NamedTuple):
     load: Load | None = None  # the last that it reported
 
 
-class ClaimAnswered(NamedTuple):
-    """The budget answered a claim."""
+class Answered(NamedTuple):
+    """The budget answered a request."""
 
-    claim_id: str
+    request: Request
     answer: Answer
     at: float  # Unix time
-    jitter: float = 0.0  # from 0 to 1; it spreads claims of containers that are equally sick
+    jitter: float = 0.0  # from 0 to 1; it spreads requests of containers that are equally sick
     took_s: float = 0.0
-    capture: str | None = None  # output of the hook after a grant
-
-
-class LeaseAnswered(NamedTuple):
-    """The budget answered a request for a lease."""
-
-    holder: str
-    answer: Answer
-    at: float  # Unix time
-    jitter: float = 0.0  # as for a claim
-    took_s: float = 0.0
+    capture: str | None = None  # output of the hook after a token was granted
 
 
 class BeatAnswered(NamedTuple):
@@ -51,7 +41,7 @@ class BeatAnswered(NamedTuple):
     presence: Presence  # what the beat reported
     life: str  # of this incarnation
     fleet: Fleet
-    jitter: float = 0.0  # as for a claim
+    jitter: float = 0.0  # as for a request
     wait_s: float = 0.0  # seconds without claims, because the store was away
 
 
@@ -90,40 +80,33 @@ class StopRequested:
     """The sidecar has to stop."""
 
 
-Trigger = (
-    Judged
-    | ClaimAnswered
-    | LeaseAnswered
-    | BeatAnswered
-    | BeatUnanswered
-    | AppRestarted
-    | CullOrdered
-    | ReviveOrdered
-    | StopRequested
-)
+Trigger = Judged | Answered | BeatAnswered | BeatUnanswered | AppRestarted | CullOrdered | ReviveOrdered | StopRequested
 
 # -- effects -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimToken:
-    """Claim a token under this id; the reply is ``ClaimAnswered``."""
+    """Claim a token under this id; the reply is ``Answered``."""
 
-    claim_id: str
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLease:
-    """Ask for the lease of a retirement for this holder; the reply is ``LeaseAnswered``."""
+    """Ask for the lease of a retirement, under the id of its holder; the reply is ``Answered``."""
 
-    holder: str
+    id: str
+
+
+Request = ClaimToken | RequestLease
 
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Give back the token of a claim, or the lease of a holder, that was or may have been granted and is not used."""
+    """Give back the token or the lease of this id, which was or may have been granted and is not used."""
 
-    holder: str
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +121,18 @@ class ClearWindow:
     heart: bool = True  # forget the heartbeat, too; heartbeats that stopped in a grace are still missing
 
 
-Effect = ClaimToken | RequestLease | GiveBack | SaveMemory | ClearWindow
+Effect = Request | GiveBack | SaveMemory | ClearWindow
 
 
 # -- events ------------------------------------------------------------------------------------------------------
 
 
 class CullOrder(NamedTuple):
-    """A person's order to cull. If it is refused, the container returns to the state ``back`` with its ``due``."""
+    """A person's order to cull."""
 
     author: str
     reason: str
-    back: State
-    due: float | None
+    back: State  # the container returns to it if the order is refused
 
 
 class Event:

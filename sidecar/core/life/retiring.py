@@ -12,14 +12,14 @@ from typing import Final
 from sidecar.core.app_reports import Load
 from sidecar.core.claims import Granted
 from sidecar.core.explain import reasons
-from sidecar.core.life import culling
-from sidecar.core.life.container import Container, Step, enter, not_needed, out_of_balance, unused
+from sidecar.core.life import culling, request
+from sidecar.core.life.container import Container, Step, enter
 from sidecar.core.life.culling import honour_s
 from sidecar.core.life.events import (
+    Answered,
     ClearWindow,
     GiveBack,
     Judged,
-    LeaseAnswered,
     Moved,
     NotHonoured,
     RequestLease,
@@ -71,65 +71,50 @@ def judge_alive(container: Container, trigger: Judged, now: float, policy: Polic
     """Suspect the app if it is sick; retire it if that is due and it has a holder for its lease."""
     after, effects, events = culling.suspect(container, trigger, now, policy)
     if after.state is State.SUSPECT:
-        return Step(after, (*unused(container), *effects), events)
+        return Step(after, (*request.unused(container), *effects), events)
     if after.identity.holder and is_due(after, trigger.load, now, policy):
         return _retire(after, now, policy)
     if after.state is State.UP:
-        return Step(after._replace(due=None))
+        return Step(after)
     moved = Moved(was=after.state, state=State.UP)
-    return Step(enter(after, State.UP, now), unused(container), (moved,))
+    return Step(enter(after, State.UP, now), request.unused(container), (moved,))
 
 
 def _retire(container: Container, now: float, policy: Policy) -> Step:
     """Ask for the lease, unless a request for it is outstanding; in shadow mode only note that it is due."""
     if not policy.enforce:
         return Step(container._replace(would_retire=True), events=() if container.would_retire else (WouldRetire(),))
-    if container.leasing:
+    if container.outstanding is not None:
         return Step(container)
     events: tuple[Moved, ...] = ()
     if container.state is State.UP:
         events = (Moved(was=container.state, state=State.RETIRING),)
-        container = enter(container, State.RETIRING, now, due=now)._replace(answer=None)
-    if container.due is not None and now < container.due:
+        container = enter(container, State.RETIRING, now)._replace(answer=None, lease_answer=None)
+    if container.ask_at is not None and now < container.ask_at:
         return Step(container, events=events)
-    return Step(container._replace(leasing=True, due=None), (RequestLease(container.identity.holder),), events)
+    lease = RequestLease(container.identity.holder)
+    return Step(request.ask(container, lease), (lease,), events)
 
 
-def leased(container: Container, trigger: LeaseAnswered, now: float, policy: Policy) -> Step:
+def leased(container: Container, trigger: Answered, now: float, policy: Policy) -> Step:
     """Drain under the lease; without one ask again."""
-    if not _is_answer(container, trigger):
-        return late(container, trigger, now, policy)
+    if trigger.request != container.outstanding:
+        return request.late(container, trigger, now, policy)
     answered = RetirementAnswered(trigger.answer)
-    container = container._replace(leasing=False, lease_answer=trigger.answer, answered_at=now)
+    container = request.take_answer(container, trigger.answer, now)._replace(lease_answer=trigger.answer)
     if not isinstance(trigger.answer, Granted):
-        return Step(culling.again(container, trigger.answer, now, trigger.jitter, policy), events=(answered,))
-    left_s = policy.retire_timeout_s if trigger.answer.left_s is None else trigger.answer.left_s
-    left_s = min(left_s, policy.retire_timeout_s) - trigger.took_s  # the store may have answered at once
+        return Step(request.again(container, trigger.answer, now, trigger.jitter, policy), events=(answered,))
+    holder, left_s = trigger.request.id, policy.retire_timeout_s
+    if trigger.answer.left_s is not None:
+        left_s = min(left_s, trigger.answer.left_s)
+    left_s -= trigger.took_s  # the store may have answered at once
     if left_s <= policy.drain_s:  # granted long ago, by a lost answer: too little time is left for a replacement
-        container = container._replace(due=now + policy.check_interval_s)
-        return Step(container, (GiveBack(trigger.holder),), (answered,))
+        return Step(container._replace(ask_at=now + policy.check_interval_s), (GiveBack(holder),), (answered,))
     reason = reasons.retired(now - container.born, policy.lifetime_s)
-    container = container._replace(
-        latch=Latch("", trigger.at, reason, lease=trigger.holder, spent_s=policy.retire_timeout_s - left_s),
-        out_since=now,
-        lease_ends=now + left_s,
-        answer=None,
-    )
-    after = out_of_balance(container, now, policy)
+    latch = Latch("", trigger.at, reason, lease=holder, spent_s=policy.retire_timeout_s - left_s)
+    after = request.out_of_balance(container._replace(answer=None), latch, now, policy, lease_ends=now + left_s)
     retired = Retired(was=container.state, state=after.state, why=reason)
     return Step(after, (SaveMemory(),), (answered, retired))
-
-
-def late(container: Container, trigger: LeaseAnswered, _now: float, _policy: Policy) -> Step:
-    """Give back a lease that may have been granted and is no longer needed, unless it is in use."""
-    events = (RetirementAnswered(trigger.answer),)
-    if _is_answer(container, trigger):
-        container = container._replace(leasing=False, lease_answer=trigger.answer)
-    return Step(container, not_needed(trigger.answer, trigger.holder, container.lease), events)
-
-
-def _is_answer(container: Container, trigger: LeaseAnswered) -> bool:
-    return container.leasing and trigger.holder == container.identity.holder
 
 
 def rest(container: Container, _trigger: Judged, now: float, policy: Policy) -> Step:

@@ -7,7 +7,7 @@ move and every other state that it may lead to; a trigger that is not listed for
 - Only ``Granted`` leads to draining: a token while the verdict is still excessive, or a lease. ``Denied`` and
   ``Unknown`` never do.
 - No claim is made before a beat has announced to the fleet that the container is suspect.
-- At most one request is outstanding (``asking``, ``leasing``). An incarnation uses one claim id and one holder.
+- At most one request is outstanding (``request``). An incarnation uses one claim id and one holder.
 - The container gives back every unused token or lease that it has or may have.
 - A culled container stays down until the app is another incarnation, or a person revives it.
 
@@ -19,19 +19,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from sidecar.core.life import culling, retiring
-from sidecar.core.life.container import Container, Step, enter, start, unused
+from sidecar.core.life import culling, request, retiring
+from sidecar.core.life.container import Container, Step, enter, start
 from sidecar.core.life.events import (
+    Answered,
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
     Checked,
-    ClaimAnswered,
     ClearWindow,
     CullOrdered,
     GiveBack,
     Judged,
-    LeaseAnswered,
     Moved,
     OrderIgnored,
     Restarted,
@@ -82,7 +81,7 @@ def _name_or_restart(container: Container, trigger: AppRestarted, now: float, po
     incarnation = container.incarnation if has_asked else trigger.app_start
     container = container._replace(app_start=trigger.app_start, incarnation=incarnation)
     if container.state is State.SUSPECT and not has_asked:  # the fleet knows it by another id
-        container = container._replace(is_announced=False, due=None if container.order is None else container.due)
+        container = container._replace(is_announced=False, ask_at=None if container.order is None else container.ask_at)
     return Step(container, (SaveMemory(),))
 
 
@@ -93,7 +92,7 @@ def _restart(container: Container, trigger: AppRestarted, now: float, policy: Po
     old one once the new one is well. The container gives back a token that it may have.
     """
     fresh = start(container.app, now, policy, app_start=trigger.app_start, identity=trigger.identity)
-    is_unclear = container.state is State.SUSPECT and (container.asking or container.unclear)
+    is_unclear = container.state is State.SUSPECT and (container.asking or container.unclear is not None)
     returned = (GiveBack(container.claim_id),) if is_unclear else ()
     restarted = Restarted(
         was=container.state,
@@ -108,7 +107,7 @@ def _stop(container: Container, _trigger: StopRequested, now: float, _policy: Po
     """Leave the balancer. The answer to the scheduler stays: the end of the sidecar must not restart the app."""
     stopping = enter(container, State.STOPPING, now)._replace(stopped_down=not container.nomad_up)
     moved = Moved(was=container.state, state=State.STOPPING)
-    return Step(stopping, unused(container), (moved,))
+    return Step(stopping, request.unused(container), (moved,))
 
 
 _ORDERED: Final = {State.SUSPECT: "a person orders a cull"}
@@ -117,8 +116,7 @@ _REVIVED: Final = {State.UP: "a person revives it"}
 _SICK: Final = "too many errors"
 
 TRANSITIONS: Final[Mapping[tuple[State, type[Trigger]], Transition]] = {
-    **{(state, ClaimAnswered): Transition(culling.late) for state in State},
-    **{(state, LeaseAnswered): Transition(retiring.late) for state in State},
+    **{(state, Answered): Transition(request.late) for state in State},
     **{
         (state, StopRequested): Transition(_stop, {State.STOPPING: "the sidecar stops"})
         for state in State
@@ -140,7 +138,7 @@ TRANSITIONS: Final[Mapping[tuple[State, type[Trigger]], Transition]] = {
     (State.SUSPECT, Judged): Transition(culling.pursue, {State.UP: "it recovers"}),
     (State.SUSPECT, BeatAnswered): Transition(culling.announced),
     (State.SUSPECT, BeatUnanswered): Transition(culling.unannounced),
-    (State.SUSPECT, ClaimAnswered): Transition(
+    (State.SUSPECT, Answered): Transition(
         culling.answered,
         {
             State.DRAINING: "a token is granted",
@@ -156,7 +154,7 @@ TRANSITIONS: Final[Mapping[tuple[State, type[Trigger]], Transition]] = {
     (State.RETIRING, Judged): Transition(
         retiring.judge_alive, {State.UP: "its retirement is no longer due", State.SUSPECT: _SICK}
     ),
-    (State.RETIRING, LeaseAnswered): Transition(
+    (State.RETIRING, Answered): Transition(
         retiring.leased,
         {State.DRAINING: "a lease is granted", State.DOWN: "a lease is granted, without a drain"},
     ),

@@ -26,14 +26,25 @@ from harness.containers import (
     asks,
     begun,
     heard,
+    leased,
     step,
     step_and_beat,
 )
 from sidecar.core.claims import Answer
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container, resume
-from sidecar.core.life.culling import honour_s, unknown_delay
-from sidecar.core.life.events import ClaimToken, ClearWindow, CullOrder, GiveBack, Judged, SaveMemory, Trigger
+from sidecar.core.life.culling import honour_s
+from sidecar.core.life.events import (
+    ClaimToken,
+    ClearWindow,
+    CullOrder,
+    GiveBack,
+    Judged,
+    RequestLease,
+    SaveMemory,
+    Trigger,
+)
+from sidecar.core.life.request import unknown_delay
 from sidecar.core.types import Latch, Policy, State
 
 Row = tuple[float, Trigger | Answer, State | type[ClaimToken]]
@@ -104,11 +115,13 @@ def settling() -> Container:
 
 
 @pytest.mark.parametrize("event", [SICK, ORDERED], ids=["due", "ordered"])
-def test_claim_waits_a_quarter_of_a_second_at_a_time_for_the_answer_to_a_request_for_a_lease(event: Trigger) -> None:
-    waiting, effects = step(settling()._replace(leasing=True), event, 8.0, POLICY)
-    assert (waiting.due, waiting.asking, effects) == (8.25, False, ())
-    assert step(waiting, SICK, 8.2, POLICY)[1] == ()
-    assert asks(step(waiting._replace(leasing=False), SICK, 8.25, POLICY)[1]) == [f"{APP}/one"]
+def test_claim_waits_for_the_answer_to_a_request_for_a_lease_and_no_longer(event: Trigger) -> None:
+    waiting, effects = step(settling()._replace(outstanding=RequestLease("lease-1")), event, 8.0, POLICY)
+    assert (waiting.due, waiting.asking, effects) == (None, False, ())
+    assert step(waiting, SICK, 9.0, POLICY)[1] == ()
+    answered_late, _ = step(waiting, leased(DENIED), 9.5, POLICY)
+    assert answered_late.due == 8.0
+    assert asks(step(answered_late, SICK, 9.5, POLICY)[1]) == [f"{APP}/one"]
 
 
 def test_suspect_with_old_errors_claims_nothing_until_another_error_or_an_order() -> None:
@@ -144,7 +157,7 @@ def test_order_claims_at_once(container: Container, policy: Policy) -> None:
     ordered, effects = step(container, ORDERED, 6.0, policy)
     assert (ordered.state, ordered.asking) == (SUSPECT, True)
     assert effects == (SaveMemory(), ClaimToken(f"{APP}/one"))
-    assert ordered.order == CullOrder("ann", "it leaks", container.state, container.due)
+    assert ordered.order == CullOrder("ann", "it leaks", container.state)
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,10 @@ def test_retired_container_is_latched_without_a_token_and_says_how_old_it_was() 
     {
         "goes as soon as it is idle": [(100, BUSY, UP, []), (150, BUSY, UP, []), (150.1, FINE, RETIRING, [ASK])],
         "busy again gives up what it may have": [
-            *DUE, (105, DENIED, RETIRING, []), (106, BUSY, UP, [RELEASE]), (107, FINE, RETIRING, [ASK])
+            *DUE, (105, UNKNOWN, RETIRING, []), (105.5, BUSY, UP, [RELEASE]), (107, FINE, RETIRING, [ASK])
+        ],
+        "and nothing that it was denied": [
+            *DUE, (105, DENIED, RETIRING, []), (106, BUSY, UP, []), (107, FINE, RETIRING, [ASK])
         ],
         "a lease that comes too late is given back": [
             *DUE, (101, BUSY, UP, []), (102, GRANTED, UP, [RELEASE]), (110, FINE, RETIRING, [ASK])

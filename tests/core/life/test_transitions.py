@@ -44,17 +44,17 @@ from sidecar.core.claims import MANUAL, Answer, Denied, Fleet, Presence
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, resume, start
 from sidecar.core.life.events import (
+    Answered,
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
     Checked,
-    ClaimAnswered,
     ClaimToken,
     ClearWindow,
     CullOrder,
     CullOrdered,
     Judged,
-    LeaseAnswered,
+    RequestLease,
     ReviveOrdered,
     SaveMemory,
     StopRequested,
@@ -64,6 +64,7 @@ from sidecar.core.life.events import (
 from sidecar.core.life.transitions import TRANSITIONS
 from sidecar.core.types import Hold, Policy, Reason, State, Verdict
 
+CLAIM, ASK_LEASE = ClaimToken(f"{APP}/one"), RequestLease("lease-1")
 HELD = DENIED._replace(reason="hold", hold=Hold("ann", "deploy", 1_000.0))
 
 # -- every pair -----------------------------------------------------------------------------------------------
@@ -75,38 +76,37 @@ def containers(state: State) -> list[Container]:
     kinds = product(
         [None, "one"],
         [None, 5.0],
-        [(False, False), (True, False), (False, True)],
+        [None, CLAIM, ASK_LEASE],
         [False, True],
         [None, LATCH, LEASE],
         [FINE.verdict, SICK.verdict],
-        [None, *(CullOrder("ann", "it leaks", back, 5.0) for back in backs)],
+        [None, *(CullOrder("ann", "it leaks", back) for back in backs)],
     )
     return [
         begun(AGING, app_start=name)._replace(
             state=state,
-            due=due,
-            asking=asking,
-            leasing=leasing,
+            grace_ends=due or 0.0,
+            ask_at=due,
+            drain_ends=due or 0.0,
+            outstanding=outstanding,
             is_announced=is_announced,
             latch=latch,
             lease_ends=50.0 if latch is LEASE else None,
             verdict=verdict,
             order=order,
         )
-        for name, due, (asking, leasing), is_announced, latch, verdict, order in kinds
+        for name, due, outstanding, is_announced, latch, verdict, order in kinds
     ]
 
 
 def variants(event: type, container: Container) -> list[Trigger]:
     answers = [answered(container, value) for value in (GRANTED, REPLAYED, DENIED, UNKNOWN)]
+    leases = [leased(value, holder) for value in (GRANTED, DENIED, UNKNOWN) for holder in ("lease-1", "foreign")]
     events: dict[type, list[Trigger]] = {
         Judged: [FINE, SICK, BUSY, FINE._replace(idle_at=5.0)],
-        LeaseAnswered: [
-            leased(value, holder) for value in (GRANTED, DENIED, UNKNOWN) for holder in ("lease-1", "foreign")
-        ],
         CullOrdered: [ORDERED],
         ReviveOrdered: [REVIVED],
-        ClaimAnswered: [*answers, *(answer._replace(claim_id="foreign") for answer in answers)],
+        Answered: [*answers, *(answer._replace(request=ClaimToken("foreign")) for answer in answers), *leases],
         BeatAnswered: [
             BeatAnswered(presence, life, Fleet(3)) for presence in Presence for life in (container.life, "x")
         ],
@@ -258,7 +258,7 @@ def test_suspect_knows_why_it_was_refused_until_it_recovers(
         now += 60.0
         container, _ = step(container, SICK, now, POLICY)
     assert (container.refused, told) == (refused, repeated)
-    container, _ = step(container._replace(asking=False), FINE, now, POLICY)
+    container, _ = step(container._replace(outstanding=None), FINE, now, POLICY)
     assert (container.refused, container.answer, container.answered_at) == ((), answers[-1], now - 60.0)
     assert step(container, SICK, now, POLICY)[0].answer is None, "an answer to the last suspicion"
 
@@ -293,7 +293,7 @@ def test_cause_is_that_of_the_suspicion_and_stays_until_the_container_is_back(
     container, found = begun(policy), []
     for now, trigger in enumerate(triggers):
         if isinstance(trigger, Answer):
-            container = container._replace(asking=True)
+            container = container._replace(outstanding=ClaimToken(container.claim_id))
             trigger = answered(container, trigger)  # noqa: PLW2901 - the answer to the claim of now
         container, _ = step_and_beat(container, trigger, 100.0 * now, policy)
         found.append(container.cause)

@@ -34,15 +34,14 @@ from sidecar.core.claims import Answer, Denied, Fleet, Granted, Presence, Random
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, resume, start
 from sidecar.core.life.events import (
+    Answered,
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
-    ClaimAnswered,
     ClaimToken,
     Effect,
     GiveBack,
     Judged,
-    LeaseAnswered,
     Moved,
     RequestLease,
     ReviveOrdered,
@@ -123,18 +122,18 @@ class AnyLife(RuleBasedStateMachine):
 
     def check_effect(self, effect: Effect, before: Container) -> None:
         if isinstance(effect, ClaimToken):
-            self.check_claim(effect.claim_id)
+            self.check_claim(effect.id)
         elif isinstance(effect, RequestLease):
             assert (self.policy.enforce, self.container.state, self.claiming, self.leasing) == (True, RETIRING, "", "")
             assert self.now >= self.born + 0.9 * self.policy.lifetime_s > self.born
-            assert effect.holder == self.container.identity.holder not in self.holders_of_others
-            self.leasing = effect.holder
+            assert effect.id == self.container.identity.holder not in self.holders_of_others
+            self.leasing = effect.id
         elif isinstance(effect, GiveBack):
-            assert effect.holder not in self.in_use(), "what it is out of balance under"
-            assert effect.holder in {before.claim_id, before.identity.holder, before.lease} | self.claims_of_others | (
+            assert effect.id not in self.in_use(), "what it is out of balance under"
+            assert effect.id in {before.claim_id, before.identity.holder, before.lease} | self.claims_of_others | (
                 self.holders_of_others | set(self.asked)
             )
-            self.granted.discard(effect.holder)
+            self.granted.discard(effect.id)
 
     def check_claim(self, claim_id: str) -> None:
         assert self.is_sick or self.is_ordered
@@ -184,7 +183,7 @@ class AnyLife(RuleBasedStateMachine):
         self.note(answer, claim_id)
         has_to_go = isinstance(answer, Granted) and (self.is_sick or self.is_ordered)
         self.used |= {claim_id} if has_to_go else set()
-        before, _ = self.feel(ClaimAnswered(claim_id, answer, self.now, jitter))
+        before, _ = self.feel(Answered(ClaimToken(claim_id), answer, self.now, jitter))
         self.was_answered, self.is_ordered = True, False
         if has_to_go and self.policy.enforce:
             assert (self.container.state, self.container.lease) == (DRAINING if self.policy.drain_s else DOWN, "")
@@ -196,7 +195,7 @@ class AnyLife(RuleBasedStateMachine):
         self.now += pause
         holder, self.leasing = self.leasing, ""
         self.note(answer, holder)
-        before, _ = self.feel(LeaseAnswered(holder, answer, self.now, jitter, took_s))
+        before, _ = self.feel(Answered(RequestLease(holder), answer, self.now, jitter, took_s))
         assert bool(self.container.lease) is (before.state is RETIRING and isinstance(answer, Granted))
 
     def note(self, answer: Answer, holder: str) -> None:
@@ -210,8 +209,8 @@ class AnyLife(RuleBasedStateMachine):
         holder = data.draw(st.sampled_from(sorted(others)))
         if holder == self.claiming or (holder in self.granted and holder not in self.in_use()):
             return
-        kind = LeaseAnswered if of_lease else ClaimAnswered
-        before, effects = self.feel(kind(holder, answer, self.now))
+        request = RequestLease(holder) if of_lease else ClaimToken(holder)
+        before, effects = self.feel(Answered(request, answer, self.now))
         is_kept = isinstance(answer, Denied) or holder in self.in_use()
         assert (self.container, effects) == (before, () if is_kept else (GiveBack(holder),))
 
@@ -244,7 +243,7 @@ class AnyLife(RuleBasedStateMachine):
         if is_ignored:
             assert (self.container, effects) == (before, ())
         else:
-            assert self.claiming or before.leasing
+            assert self.claiming or before.outstanding
 
     # other incarnations
 
@@ -253,7 +252,7 @@ class AnyLife(RuleBasedStateMachine):
         claiming, leased = self.claiming, {self.container.identity.holder, self.container.lease}
         before, effects = self.feel(trigger)
         is_lost = before.state is SUSPECT and (claiming or before.claim_id in self.granted - self.in_use())
-        given_back = [effect.holder for effect in effects if isinstance(effect, GiveBack)]
+        given_back = [effect.id for effect in effects if isinstance(effect, GiveBack)]
         assert claiming in ("", *given_back) or before.state is not SUSPECT
         assert not is_lost or given_back == [before.claim_id] or before.would_down
         self.claims_of_others |= set(self.asked)
@@ -269,7 +268,7 @@ class AnyLife(RuleBasedStateMachine):
         before = self.container
         if before.state is STOPPING or (before.app_start is None and before.latch is None):
             self.feel(trigger)
-            unchanged = ("state", "asking", "leasing", "identity", "latch", "answer")
+            unchanged = ("state", "outstanding", "identity", "latch", "answer")
             assert [getattr(self.container, name) for name in unchanged] == [
                 getattr(before, name) for name in unchanged
             ]
@@ -309,8 +308,7 @@ class AnyLife(RuleBasedStateMachine):
     @invariant()
     def one_request_at_a_time(self) -> None:
         container = self.container
-        assert not (container.asking and container.leasing)
-        assert container.leasing is bool(self.leasing)
+        assert isinstance(container.outstanding, RequestLease) is bool(self.leasing)
         if container.state is SUSPECT:
             assert container.asking is bool(self.claiming)
 
@@ -335,13 +333,14 @@ class AnyLife(RuleBasedStateMachine):
         if container.state is DOWN and container.lease:
             assert container.due == container.lease_ends is not None
         if container.state is RETIRING:
-            assert container.leasing is (container.due is None)
+            assert (container.outstanding is None) is (container.due is not None)
         if container.state is SUSPECT:
             assert container.is_announced is (self.heard_at is not None)
             is_waiting = self.heard_at is None and container.order is None
             assert container.due is None or not is_waiting
-            assert [container.asking, container.due is not None, container.would_down].count(True) == (
-                container.asking or container.would_down or not is_waiting
+            is_asking = container.outstanding is not None
+            assert [is_asking, container.due is not None, container.would_down].count(True) == (
+                is_asking or container.would_down or not is_waiting
             )
 
 
