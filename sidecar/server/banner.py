@@ -7,13 +7,14 @@ durations, so that it stays the same while nothing happens.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.common_trait import CommonTrait
+from sidecar.core.measure.weight import FULL
 from sidecar.core.types import Hold, State
 from sidecar.server.replies import ALONE
 
@@ -31,37 +32,38 @@ OUTAGE: Final = 0.2
 URGENT: Final = ("paused", "window")
 """Refusals that a person should know of at once, whatever the number of suspects."""
 
+SILENT: Final = "silent"
+"""The state of a container whose beats the fleet has missed."""
+
 MOST_NAMES: Final = 3
 LONGEST_NAME: Final = 60
 
 
 class Banner(NamedTuple):
-    """``level``: ``ok``, ``info``, ``warning`` or ``critical``. ``anchor``: a heading of the runbooks, or empty."""
+    """What is wrong, and what to do."""
 
-    level: str
+    level: str  # ``ok``, ``info``, ``warning`` or ``critical``
     sentence: str
     action: str = ""
     command: str = ""
-    anchor: str = ""
+    anchor: str = ""  # a heading of the runbooks
 
     def as_json(self, runbooks: str) -> dict[str, str]:
         """The banner as JSON values, with a link if ``runbooks``, the address of the runbooks, is not empty."""
-        fields = {name: getattr(self, name) for name in ("level", "sentence", "action", "command")}
-        return {**fields, "runbook": f"{runbooks}#{self.anchor}" if runbooks and self.anchor else ""}
+        fields = self._asdict()
+        anchor = fields.pop("anchor")
+        return {**fields, "runbook": f"{runbooks}#{anchor}" if runbooks and anchor else ""}
 
 
 class ContainerRow(NamedTuple):
     """One container; what is not known is None or ``""``."""
 
     instance: str
-    state: str
-    """A word of ``State``, or ``silent``."""
-    cause: str = ""
-    """The kind of most of its errors when it is suspect or down."""
-    since: int | None = None
-    """Unix seconds."""
+    state: str  # a word of ``State``, or ``SILENT``
+    cause: str = ""  # the kind of most of its errors when it is suspect or down
+    since: int | None = None  # Unix seconds
     errors: int | None = None
-    weight: int | None = None
+    weight: int | None = None  # percent
     duplicate: bool = False
 
 
@@ -71,144 +73,136 @@ class Situation(NamedTuple):
     fleet: Fleet | None
     rows: Sequence[ContainerRow]
     holds: Sequence[Hold]
-    tokens: Mapping[str, Any]
-    """As in ``/fleet``."""
-    unknown: Unknown | None
-    """The error of the store."""
-    away_since: float | None
-    """Since when there is no answer of the store."""
-    alone: str
-    """What it means that there is no shared store; empty if there is one."""
+    tokens: Mapping[str, Any]  # as in ``/fleet``
+    unknown: Unknown | None  # the error of the store
+    away_since: float | None  # since when the store gives no answer
+    alone: str  # what it means that there is no shared store; empty if there is one
     is_shadow: bool
     now: float
-    store: str = ""
-    """The address of the store without passwords."""
-    common: CommonTrait | None = None
-    """What the suspects have in common, and the healthy have not."""
+    store: str = ""  # its address without passwords
+    common: CommonTrait | None = None  # what the suspects have in common, and the healthy have not
 
     def of_state(self, *states: str) -> list[ContainerRow]:
         """The containers in one of these states."""
         return [row for row in self.rows if row.state in states]
 
-    def is_outage(self, suspects: Sequence[ContainerRow]) -> bool:
-        """Whether so many suspects are an incident of the service."""
-        return len(suspects) > 1 and len(suspects) >= OUTAGE * len(self.rows)
+    @property
+    def suspects(self) -> list[ContainerRow]:
+        """The containers that have too many errors."""
+        return self.of_state(State.SUSPECT)
 
-    def cause_of(self, suspects: Sequence[ContainerRow]) -> str:
-        """The cause that most or all of them share, empty if there is none."""
-        if len({row.cause for row in suspects}) == 1:
-            return name(suspects[0].cause)
-        return name(self.fleet.cause) if self.fleet is not None else ""
+    @property
+    def is_outage(self) -> bool:
+        """Whether so many are suspect that it is an incident of the service."""
+        return len(self.suspects) >= max(2, OUTAGE * len(self.rows))
 
 
-def banner(seen: Situation) -> Banner:
+def banner(situation: Situation) -> Banner:
     """The banner of the first rule that applies."""
-    made = next(filter(None, (rule(seen) for rule in _RULES)))
-    if (common := seen.common) is not None and seen.unknown is None:
-        made = made._replace(sentence=f"{made.sentence} {common.sentence[0].upper()}{common.sentence[1:]}.")
-    if not seen.is_shadow:
-        return made
-    return made._replace(sentence=f"Shadow mode, nothing is culled. {made.sentence}")
+    made = next(filter(None, (rule(situation) for rule in _RULES)))
+    before = "Shadow mode, nothing is culled. " if situation.is_shadow else ""
+    common = situation.common.sentence if situation.common and not situation.unknown else ""
+    after = f" {common[0].upper()}{common[1:]}." if common else ""
+    return made._replace(sentence=f"{before}{made.sentence}{after}")
 
 
-def _redis_away(seen: Situation) -> Banner | None:
-    if seen.unknown is None or seen.unknown.error == ALONE:
+def _redis_away(situation: Situation) -> Banner | None:
+    unknown = situation.unknown
+    if unknown is None or unknown.error == ALONE:
         return None
-    since = f" since {clock(seen.away_since)}" if seen.away_since else ""
+    since = f" since {clock(situation.away_since)}" if situation.away_since else ""
     return Banner(
         CRITICAL,
-        f"Redis has given no answer{since}, so no container can be culled: {reasons.unreachable(seen.unknown)}."
+        f"Redis has given no answer{since}, so no container can be culled: {reasons.unreachable(unknown)}."
         " Health answers are unchanged.",
-        f"Repair Redis{f' ({seen.store})' if seen.store else ''} or the network to it; the sidecars try again by"
-        " themselves. Below is what was known last.",
+        f"Repair Redis{f' ({situation.store})' if situation.store else ''} or the network to it; the sidecars try again"
+        " by themselves. Below is what was known last.",
         "health-arbiter doctor",
-        reasons.runbook(seen.unknown.error),
+        reasons.runbook(unknown.error),
     )
 
 
-def _held(seen: Situation) -> Banner | None:
-    if not seen.holds:
-        return None
-    hold = next((one for one in seen.holds if not one.instance), seen.holds[0])
-    troubled = seen.of_state(State.SUSPECT)
-    what = name(hold.instance) if hold.instance else "all culls"
-    said = f"{name(hold.author)} holds {what} until {clock(hold.until)}"
-    rest = f", and {containers(troubled)} {_have(troubled)} too many errors" if troubled else ""
-    scope = f" --instance {quote(hold.instance)}" if hold.instance else ""
-    return Banner(
-        CRITICAL if seen.is_outage(troubled) else WARNING if troubled else INFO,
-        f"{said} ({name(hold.reason)}){rest}.",
-        f"Ask {name(hold.author)} before you end it.",
-        f"health-arbiter release{scope}",
-        "hold",
-    )
-
-
-def _not_replaced(seen: Situation) -> Banner | None:
-    late = [
-        row
-        for row in seen.of_state(State.DRAINING, State.DOWN)
-        if row.since is not None and seen.now - row.since > NOT_REPLACED_S
-    ]
+def _not_replaced(situation: Situation) -> Banner | None:
+    at_latest = situation.now - NOT_REPLACED_S
+    down = situation.of_state(State.DRAINING, State.DOWN)
+    late = {row.instance: row.since for row in down if row.since is not None and row.since < at_latest}
     if not late:
         return None
-    oldest = min(row.since or 0 for row in late)
+    have = "has" if len(late) == 1 else "have"
     return Banner(
         CRITICAL,
-        f"{containers(late)} {_have(late)} been down since {clock(oldest)} and {_have(late)} no replacement.",
+        f"{containers(late)} {have} been down since {clock(min(late.values()))} and {have} no replacement.",
         "Ask the scheduler why; under Nomad the command places them again.",
         "nomad job eval -force-reschedule <job>",
         "arbiternotreplaced",
     )
 
 
-def _suspects(seen: Situation) -> Banner | None:
-    suspects = seen.of_state(State.SUSPECT)
+def _held(situation: Situation) -> Banner | None:
+    if not situation.holds:
+        return None
+    hold = next((hold for hold in situation.holds if not hold.instance), situation.holds[0])
+    author, suspects = name(hold.author), situation.suspects
+    what = name(hold.instance) if hold.instance else "all culls"
+    scope = f" --instance {quote(hold.instance)}" if hold.instance else ""
+    return Banner(
+        CRITICAL if situation.is_outage else WARNING if suspects else INFO,
+        f"{author} holds {what} until {clock(hold.until)} ({name(hold.reason)})"
+        f"{f', and {_have_too_many_errors(suspects)}' if suspects else ''}.",
+        f"Ask {author} before you end it.",
+        f"health-arbiter release{scope}",
+        "hold",
+    )
+
+
+def _suspects(situation: Situation) -> Banner | None:
+    suspects = situation.suspects
     if not suspects:
         return None
-    word, rest = _refused(seen, suspects)
-    is_urgent = seen.is_outage(suspects) or word in URGENT
-    cause = seen.cause_of(suspects)
-    action = "Look at its errors." if len(suspects) == 1 else "Look at the errors of the worst."
-    repair = f"repair what is behind {cause or 'it'}, or roll back"
-    if word == "paused":
-        action = f"A restart is no remedy: {repair}, then health-arbiter release."
-    elif seen.is_outage(suspects):
-        action = f"Treat it as an incident of the service: {repair}."
-    begun = [row.since for row in suspects if row.since is not None]
-    since = f" since {clock(min(begun))}" if begun else ""
-    most = ", most" if len({row.cause for row in suspects}) > 1 else ""
-    because = f"{most} because of {cause}" if cause else ""
+    word, refusal = _refusal(situation)
+    causes = {row.cause for row in suspects}
+    shared = causes.pop() if len(causes) == 1 else situation.fleet.cause if situation.fleet else ""
+    cause = f"{', most' if causes else ''} because of {name(shared)}" if shared else ""
+    begun_at = min((row.since for row in suspects if row.since is not None), default=None)
+    since = f" since {clock(begun_at)}" if begun_at is not None else ""
     worst = max(suspects, key=lambda row: row.errors or 0)
-    said = f"{containers(suspects, len(seen.rows))} {_have(suspects)} too many errors{since}{because}."
     return Banner(
-        CRITICAL if is_urgent else WARNING,
-        f"{said} {rest}".rstrip(),
-        action,
+        CRITICAL if situation.is_outage or word in URGENT else WARNING,
+        f"{_have_too_many_errors(suspects, len(situation.rows))}{since}{cause}.{refusal}",
+        _what_to_do(situation, word, name(shared) or "it"),
         f"health-arbiter why {quote(worst.instance)}",
         reasons.runbook(word),
     )
 
 
-def _refused(seen: Situation, suspects: Sequence[ContainerRow]) -> tuple[str, str]:
+def _refusal(situation: Situation) -> tuple[str, str]:
     """The word for why no suspect gets a token, and its sentence, as far as trials and tokens tell it."""
-    causes, tokens = {row.cause for row in suspects}, seen.tokens
-    trials = [trial for trial in (seen.fleet.trials if seen.fleet else ()) if trial.cause in causes]
+    causes, tokens = {row.cause for row in situation.suspects}, situation.tokens
+    trials = [trial for trial in (situation.fleet.trials if situation.fleet else ()) if trial.cause in causes]
     if any(trial.paused_s > 0 for trial in trials):
-        return "paused", "Culls for it are paused, because the last one did not help."
+        return "paused", " Culls for it are paused, because the last one did not help."
     if tokens["used"] and tokens["used"] >= tokens["capacity"]:
         back = f"at {clock(tokens['grants'][0] + tokens['budget_window'])}" if tokens["grants"] else "soon"
-        return "window", f"All tokens are in use, and the next comes back {back}."
+        return "window", f" All tokens are in use, and the next comes back {back}."
     if any(trial.out for trial in trials):
-        return "trial", "The fleet tries one cull, and waits to see whether it helps."
+        return "trial", " The fleet tries one cull, and waits to see whether it helps."
     return "", ""
 
 
-def _paused(seen: Situation) -> Banner | None:
-    if seen.fleet is None or not seen.fleet.paused:
+def _what_to_do(situation: Situation, word: str, cause: str) -> str:
+    if word == "paused":
+        return f"A restart is no remedy: repair what is behind {cause}, or roll back, then health-arbiter release."
+    if situation.is_outage:
+        return f"Treat it as an incident of the service: repair what is behind {cause}, or roll back."
+    return "Look at the errors of the worst." if len(situation.suspects) > 1 else "Look at its errors."
+
+
+def _paused(situation: Situation) -> Banner | None:
+    fleet = situation.fleet
+    if fleet is None or not fleet.paused:
         return None
-    causes = ", ".join(map(name, seen.fleet.paused))
-    suspects = f"{seen.fleet.suspect} containers are suspect." if seen.fleet.suspect else "No container is suspect now."
+    causes = ", ".join(map(name, fleet.paused))
+    suspects = f"{fleet.suspect} containers are suspect." if fleet.suspect else "No container is suspect now."
     return Banner(
         WARNING,
         f"Culls for {causes} are paused, because the last one did not help. {suspects}",
@@ -218,71 +212,65 @@ def _paused(seen: Situation) -> Banner | None:
     )
 
 
-def _down(seen: Situation) -> Banner | None:
-    down = seen.of_state(State.DRAINING, State.DOWN)
+def _down(situation: Situation) -> Banner | None:
+    down = situation.of_state(State.DRAINING, State.DOWN)
     if not down:
         return None
-    cause = f" because of {name(down[0].cause)}" if down[0].cause and len({row.cause for row in down}) == 1 else ""
+    causes = {row.cause for row in down}
+    cause = f" because of {name(down[0].cause)}" if down[0].cause and len(causes) == 1 else ""
+    was, have = ("was", "has") if len(down) == 1 else ("were", "have")
     return Banner(
         WARNING,
-        f"{containers(down)} {'was' if len(down) == 1 else 'were'} culled{cause} and {_have(down)} not been replaced"
-        " yet.",
+        f"{containers(_names(down))} {was} culled{cause} and {have} not been replaced yet.",
         "Nothing to do yet: the scheduler replaces what is down.",
         "health-arbiter events --since 1h",
     )
 
 
-def _all_have_errors(seen: Situation) -> Banner | None:
+def _all_have_errors(situation: Situation) -> Banner | None:
     """A slow outage: many containers have errors or less weight, and none of them stands out."""
-    with_errors = [row for row in seen.rows if row.errors]
-    lighter = [row for row in seen.rows if row.weight is not None and row.weight < 100 and row.state == State.UP]  # noqa: PLR2004 - percent
-    troubled = with_errors if len(with_errors) >= len(lighter) else lighter
-    if len(troubled) < max(2, len(seen.rows) / 2):
+    of, up = len(situation.rows), situation.of_state(State.UP)
+    errors = [row.errors for row in situation.rows if row.errors]
+    lighter = sum(row.weight is not None and row.weight < FULL for row in up)
+    if max(len(errors), lighter) < max(2, of / 2):
         return None
-    said = f"{sum(row.errors or 0 for row in with_errors)} errors in {len(with_errors)} of {len(seen.rows)} containers"
-    weight = f", {len(lighter)} {'would ' * seen.is_shadow}get fewer requests" if lighter else ""
+    weight = f", {lighter} {'would ' * situation.is_shadow}get fewer requests" if lighter else ""
     return Banner(
         WARNING,
-        f"{said}{weight}, and none stands out: a restart of single containers would not help.",
+        f"{sum(errors)} errors in {len(errors)} of {of} containers{weight}, and none stands out:"
+        " a restart of single containers would not help.",
         "Look for what all of them use: a dependency, the network, the last deployment.",
         "health-arbiter events --since 1h",
     )
 
 
-def _setup(seen: Situation) -> Banner | None:
+def _setup(situation: Situation) -> Banner | None:
     """What is wrong with the fleet itself."""
-    doubles = [row for row in seen.rows if row.duplicate]
-    if doubles:
+    if doubles := [row.instance for row in situation.rows if row.duplicate]:
         said = f"Two containers run under one instance name ({names(doubles)}), and neither may be culled."
         return Banner(WARNING, said, "Give each its own ARBITER_INSTANCE.", "health-arbiter doctor", "duplicate")
-    fleet = seen.fleet
-    if fleet is not None and fleet.settings > 1:
-        said = f"The sidecars run with {fleet.settings} different settings; the strictest of each holds."
+    if situation.fleet is not None and situation.fleet.settings > 1:
+        said = f"The sidecars run with {situation.fleet.settings} different settings; the strictest of each holds."
         return Banner(WARNING, said, "Finish the deployment, or roll it back.", "health-arbiter doctor")
-    silent = seen.of_state("silent")
-    if silent:
-        said = f"The fleet has not heard from {containers(silent)} for three beats."
+    if silent := situation.of_state(SILENT):
+        said = f"The fleet has not heard from {containers(_names(silent))} for three beats."
         return Banner(WARNING, said, "See whether they still run.", "health-arbiter fleet")
     return None
 
 
-def _rest(seen: Situation) -> Banner:
-    if seen.alone:
-        return Banner(INFO, seen.alone, "Set ARBITER_REDIS_URL, the same in all sidecars of the service.", "", "redis")
-    if seen.unknown is not None:
-        return Banner(INFO, "There is no shared store: this page shows one container.")
-    if seen.fleet is None:
+def _rest(situation: Situation) -> Banner:
+    fleet = situation.fleet
+    if situation.alone:
+        do = "Set ARBITER_REDIS_URL, the same in all sidecars of the service."
+        return Banner(INFO, situation.alone, do, anchor="redis")
+    if fleet is None:
         return Banner(INFO, "The fleet is not known yet: this sidecar has just started.")
-    starting = seen.of_state(State.STARTING)
-    if len(starting) == len(seen.rows):
-        return Banner(INFO, f"{containers(starting)} start: nobody is judged yet.")
-    if seen.fleet.suspect or seen.fleet.down:  # they are not listed yet
-        said = (
-            f"{seen.fleet.suspect} of {seen.fleet.alive} containers are suspect, {seen.fleet.down} drain or are down."
+    if fleet.suspect or fleet.down:  # ``rows`` has the first by name
+        said = f"{fleet.suspect} of {fleet.alive} containers are suspect, {fleet.down} drain or are down."
+        return Banner(
+            WARNING, said, "The list is too long for them: look at the events.", "health-arbiter events --since 1h"
         )
-        return Banner(WARNING, said, "Look at the list, which comes in a moment.", "health-arbiter fleet")
-    count = f"{seen.fleet.alive} container{'' if seen.fleet.alive == 1 else 's'}"
-    return Banner(OK, f"All is well: {count}, none suspect, none down.")
+    return Banner(OK, f"All is well: {fleet.alive} container{'s' * (fleet.alive != 1)}, none suspect, none down.")
 
 
 _RULES: Final[tuple[Callable[[Situation], Banner | None], ...]] = (
@@ -298,18 +286,25 @@ _RULES: Final[tuple[Callable[[Situation], Banner | None], ...]] = (
 )
 
 
-def containers(rows: Sequence[ContainerRow], of: int = 0) -> str:
+def _have_too_many_errors(suspects: Sequence[ContainerRow], of: int = 0) -> str:
+    return f"{containers(_names(suspects), of)} {'has' if len(suspects) == 1 else 'have'} too many errors"
+
+
+def _names(rows: Sequence[ContainerRow]) -> list[str]:
+    return [row.instance for row in rows]
+
+
+def containers(instances: Collection[str], of: int = 0) -> str:
     """``1 container (a)``, ``2 of 40 containers (a, b)``, ``All 9 containers``; at most ``MOST_NAMES`` names."""
-    count = f"{len(rows)} of {of}" if of else f"{len(rows)}"
-    if len(rows) == of > 1:
-        count = f"All {of}"
-    noun = "container" if (of or len(rows)) == 1 else "containers"
-    return f"{count} {noun} ({names(rows)})" if len(rows) <= MOST_NAMES else f"{count} {noun}"
+    number = len(instances)
+    count = f"All {of}" if number == of > 1 else f"{number} of {of}" if of else str(number)
+    text = f"{count} container{'s' * ((of or number) != 1)}"
+    return f"{text} ({names(instances)})" if number <= MOST_NAMES else text
 
 
-def names(rows: Sequence[ContainerRow]) -> str:
+def names(instances: Collection[str]) -> str:
     """The first names, and how many more."""
-    return reasons.names([name(row.instance) for row in rows], MOST_NAMES)
+    return reasons.names([name(instance) for instance in instances], MOST_NAMES)
 
 
 def name(text: str) -> str:
@@ -320,7 +315,3 @@ def name(text: str) -> str:
 def clock(at: float) -> str:
     """The time of day in UTC."""
     return time.strftime("%H:%M UTC", time.gmtime(at))
-
-
-def _have(rows: Sequence[ContainerRow]) -> str:
-    return "has" if len(rows) == 1 else "have"

@@ -21,7 +21,7 @@ from sidecar.core.fleet.members import About, Member, MemberList, fleet_json, ho
 from sidecar.core.types import Entry, State
 from sidecar.net import web
 from sidecar.server import replies
-from sidecar.server.banner import ContainerRow, Situation, banner
+from sidecar.server.banner import SILENT, ContainerRow, Situation, banner
 from sidecar.server.replies import within
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ LONGEST_REST_S: Final = 0.5
 BLOCK: Final = 100
 """Number of members that are read in one turn of the loop."""
 
-SILENT: Final = "silent"
 SILENT_BEATS: Final = 3
 """As in the store: a beat strikes off the containers that were silent for this many beats."""
 

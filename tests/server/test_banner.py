@@ -104,7 +104,7 @@ CASES: Final = {
         {"fleet": Fleet(10, 3, 1), "rows": WELL[:1]},
         "warning",
         "3 of 10 containers are suspect, 1 drain or are down.",
-        "health-arbiter fleet",
+        "health-arbiter events --since 1h",
     ),
     "a pause, suspects that are not listed yet": (
         {"fleet": Fleet(10, 3, trials=(PAUSED,)), "rows": WELL[:1]},

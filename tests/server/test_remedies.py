@@ -29,7 +29,7 @@ ANSWERS: list[Answer | None] = [
 
 
 def _remedies(container: Container, outlook: Outlook = OUTLOOK) -> tuple[str, ...]:
-    return remedies(Snapshot(NOW, container, EVIDENCE, NOW), outlook)
+    return tuple(remedies(Snapshot(NOW, container, EVIDENCE, NOW), outlook))
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)
@@ -145,7 +145,7 @@ def test_window_that_is_below_its_limit_already_waits_for_the_next_check() -> No
 def test_unannounced_suspect_says_what_redis_lacks() -> None:
     snapshot = Snapshot(NOW, SUSPECT._replace(is_announced=False), EVIDENCE, NOW, beat_error="auth")
     wanted = words.FAILURES["auth"].remedy
-    assert remedies(snapshot, OUTLOOK)[-1].startswith(f"{wanted}, so that the fleet knows that it is suspect; ")
+    assert list(remedies(snapshot, OUTLOOK))[-1].startswith(f"{wanted}, so that the fleet knows that it is suspect; ")
 
 
 @pytest.mark.parametrize(
