@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sidecar.core.claims import Unknown
 from sidecar.core.explain import reasons
@@ -38,60 +38,38 @@ NO_BODY: Final = (
 """Without this error a client that puts the scope into a body would release the whole service."""
 
 
-class HoldOrder(NamedTuple):
-    """An order to hold culls; ``instance`` is ``""`` for the whole service."""
+class Order(NamedTuple):
+    """An order of a person."""
 
-    instance: str
-    author: str
-    reason: str
-    for_s: float
+    instance: str  # whom it is about; ``""``: the whole service, or this container if it is to be culled or revived
+    author: str = ""  # ``""`` if a release names none
+    reason: str = NO_REASON
+    for_s: float = 0.0  # how long a hold lasts
 
 
-def read_hold(body: bytes, own: str) -> HoldOrder:
-    """Read one object; scope ``instance`` without a name means ``own``."""
-    fields = read_object(body, READERS)
-    for name in ("for", "reason", "author"):
+def read_hold(body: bytes, own: str) -> Order:
+    """Read an order to hold culls; scope ``instance`` without a name means ``own``."""
+    return _order(read_object(body, READERS), own, needs=("for", "reason", "author"))
+
+
+def read_release(query: Sequence[tuple[str, str]], own: str) -> Order:
+    """Read an order to end a hold, from the pairs of a query string."""
+    return _order(read_pairs(query, _OF_RELEASE), own)
+
+
+def read_cull_or_revive(body: bytes) -> Order:
+    """Read an order about this container; the reason is optional, the author is not."""
+    return _order(read_object(body, _OF_CULL_OR_REVIVE), "", needs=("author",))
+
+
+def _order(fields: dict[str, Any], own: str, needs: Sequence[str] = ()) -> Order:
+    for name in needs:
         if READERS[name][0] not in fields:
             raise BadReportError(f"{name}: is missing")
-    instance = _instance_of(fields.pop("scope", SERVICE), fields.pop("instance", None), own)
-    return HoldOrder(instance, **fields)
-
-
-class OverrideOrder(NamedTuple):
-    """An order to cull this container, or to revive it."""
-
-    author: str
-    reason: str = NO_REASON
-
-
-def read_order(body: bytes) -> OverrideOrder:
-    """Read one object; the reason is optional, the author is not."""
-    fields = read_object(body, ORDER_READERS)
-    if "author" not in fields:
-        raise BadReportError("author: is missing")
-    return OverrideOrder(**fields)
-
-
-class ReleaseOrder(NamedTuple):
-    """An order to end the hold of ``instance``, ``""`` for the service's; ``author`` is ``""`` if not given."""
-
-    instance: str
-    author: str = ""
-
-
-def read_release(query: Sequence[tuple[str, str]], own: str) -> ReleaseOrder:
-    """Read the pairs of a query string."""
-    fields = read_pairs(query, _QUERY)
-    instance = _instance_of(fields.get("scope", SERVICE), fields.get("instance"), own)
-    return ReleaseOrder(instance, fields.get("author", ""))
-
-
-def _instance_of(scope: str, instance: str | None, own: str) -> str:
-    if scope != SERVICE:
-        return instance or own
-    if instance is not None:
+    scope, instance = fields.pop("scope", SERVICE), fields.pop("instance", "")
+    if scope == SERVICE and instance:
         raise BadReportError("instance: goes with scope instance only")
-    return ""
+    return Order("" if scope == SERVICE else instance or own, **fields)
 
 
 def _scope(value: object) -> str:
@@ -129,9 +107,8 @@ READERS: Final[Readers] = {
     "instance": ("instance", _instance),
 }
 
-ORDER_READERS: Final[Readers] = {name: READERS[name] for name in OverrideOrder._fields}
-
-_QUERY: Final[Readers] = {name: READERS[name] for name in ("scope", "instance", "author")}
+_OF_RELEASE: Final[Readers] = {name: READERS[name] for name in ("scope", "instance", "author")}
+_OF_CULL_OR_REVIVE: Final[Readers] = {name: READERS[name] for name in ("author", "reason")}
 
 
 class HoldsApi:
@@ -166,45 +143,48 @@ class HoldsApi:
         """Set a hold; 200 also if it holds for this sidecar only."""
         order = read_hold(await web.read_body(request), self._instance)
         answer = await within(self._limit_s, self._budget.hold(*order))
-        if isinstance(answer, Unknown):
-            held = self._budget.local_holds.of(order.instance)
-            if held is None:
-                return self._failed(answer, order.instance)
-        else:
-            held = answer
-        how, now = self._how(request, answer), self._wall()
-        self._log(f"{reasons.hold(held)} ({how})")
-        # All sidecars that see it record the same ``once``, so the ledger has one entry.
-        once = f"hold {held.instance} {held.until:.0f}"
-        about = (held.instance, "", held.reason, held.author, max(0.0, held.until - now))
-        self._record(Entry("hold", now, *about, detail=f"ordered at {self._instance} {how}", once=once))
-        return web.json_response({"hold": hold_json(held), "stored": held is answer, **replies.unknown_fields(answer)})
+        hold = self._budget.local_holds.of(order.instance) if isinstance(answer, Unknown) else answer
+        if hold is None:
+            return self._failed(answer, order.instance)
+        entry = Entry(
+            "hold",
+            instance=hold.instance,
+            reason=hold.reason,
+            author=hold.author,
+            seconds=max(0.0, hold.until - self._wall()),
+            once=f"hold {hold.instance} {hold.until:.0f}",  # all sidecars see it, and the ledger has one entry
+        )
+        self._note(request, answer, reasons.hold(hold), entry)
+        return web.json_response({"hold": hold_json(hold), "stored": hold is answer, **replies.unknown_fields(answer)})
 
     async def delete_hold(self, request: web.BaseRequest) -> web.Response:
         """End a hold; 200 also if only this sidecar's own could be ended."""
         if await web.read_body(request):
             raise web.HttpError(HTTPStatus.BAD_REQUEST, "body", NO_BODY)
-        instance, author = read_release(tuple(request.query.items()), self._instance)
-        was_held = self._budget.local_holds.of(instance) is not None
+        order = read_release(tuple(request.query.items()), self._instance)
+        instance, local = order.instance, self._budget.local_holds
+        was_held = local.of(instance) is not None
         answer = await within(self._limit_s, self._budget.release(instance))
-        if isinstance(answer, Unknown) and not self._budget.local_holds.covers(instance):
+        if isinstance(answer, Unknown) and not local.covers(instance):
             return self._failed(answer, instance)
-        how = self._how(request, answer)
-        self._log(f"{author or 'a person'} releases {f'instance {instance}' if instance else 'the service'} ({how})")
-        detail = f"ordered at {self._instance} {how}"
-        self._record(Entry("release", self._wall(), instance, author=author, detail=detail))
+        whom = f"instance {instance}" if instance else "the service"
+        sentence = f"{order.author or 'a person'} releases {whom}"
+        self._note(request, answer, sentence, Entry("release", instance=instance, author=order.author))
+        scope = {"scope": "instance" if instance else SERVICE, "instance": instance}
         released = was_held if isinstance(answer, Unknown) else answer
-        scope = {"scope": "instance" if instance else "service", "instance": instance}
         return web.json_response({"released": released, **scope, **replies.unknown_fields(answer)})
 
-    def _how(self, request: web.BaseRequest, answer: object) -> str:
-        """The origin of an order, and whether the store knows of it."""
+    def _note(self, request: web.BaseRequest, answer: object, sentence: str, entry: Entry) -> None:
+        """Log and record an order, with its origin, and whether the store knows of it."""
         here_only = f", here only: {reasons.failure(answer.error)}" if isinstance(answer, Unknown) else ""
-        return f"{request_check.origin(request)}{here_only}"
+        how = f"{request_check.origin(request)}{here_only}"
+        self._log(f"{sentence} ({how})")
+        self._record(entry._replace(at=self._wall(), detail=f"ordered at {self._instance} {how}"))
 
-    def _failed(self, unknown: Unknown, instance: str) -> web.Response:
+    def _failed(self, answer: object, instance: str) -> web.Response:
         """The response to an order without any effect."""
-        if unknown.error == ALONE:
+        fields = replies.unknown_fields(answer)
+        if fields["error"] == ALONE:
             sentence = f"instance: there is no shared store, and this is {self._instance}, not {instance}"
             raise web.HttpError(HTTPStatus.NOT_FOUND, "instance", sentence)
-        return web.json_response(replies.unknown_fields(unknown), replies.status_of(unknown))
+        return web.json_response(fields, replies.status_of(answer))

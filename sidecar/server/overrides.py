@@ -31,7 +31,7 @@ from sidecar.core.life.events import (
 from sidecar.core.types import State
 from sidecar.net import web
 from sidecar.server import replies, request_check
-from sidecar.server.orders import OverrideOrder, read_order
+from sidecar.server.orders import read_cull_or_revive
 
 Ordered = CullOrdered | ReviveOrdered
 
@@ -76,13 +76,11 @@ class OverridesApi:
 
     async def post_cull(self, request: web.BaseRequest) -> web.Response:
         """Claim a token for this container, whatever its errors."""
-        order = await self._order(request, "orders the cull of")
-        return self._answer(order, await self._outcome(CullOrdered(*order)))
+        return await self._carry_out(request, CullOrdered, "orders the cull of")
 
     async def post_revive(self, request: web.BaseRequest) -> web.Response:
         """Put the container back in balance, as a new incarnation."""
-        order = await self._order(request, "revives")
-        return self._answer(order, await self._outcome(ReviveOrdered(*order)))
+        return await self._carry_out(request, ReviveOrdered, "revives")
 
     def notice(self, record: Record) -> None:
         """Set the outcome of each order that this step decides; its last event says more than the first."""
@@ -91,11 +89,20 @@ class OverridesApi:
                 if not waiting.outcome.done() and (outcome := waiting.decided_by(event, record.container)):
                     waiting.outcome.set_result(outcome)
 
-    async def _order(self, request: web.BaseRequest, does: str) -> OverrideOrder:
-        order = read_order(await web.read_body(request))
-        origin = request_check.origin(request)
-        self._log(f"{order.author} {does} instance {self._instance}: {order.reason} ({origin})")
-        return OverrideOrder(order.author, f"{order.reason} ({origin})")
+    async def _carry_out(self, request: web.BaseRequest, kind: type[Ordered], does: str) -> web.Response:
+        order = read_cull_or_revive(await web.read_body(request))
+        author, reason = order.author, f"{order.reason} ({request_check.origin(request)})"
+        self._log(f"{author} {does} instance {self._instance}: {reason}")
+        outcome = await self._outcome(kind(author, reason))
+        fields: dict[str, Any] = {
+            "outcome": outcome.word,
+            "reason": outcome.reason,
+            "sentence": outcome.sentence,
+            "retry_after_s": outcome.retry_after_s,
+            "instance": self._instance,
+            "order": {"author": author, "reason": reason},
+        }
+        return web.json_response(fields, outcome.status)
 
     async def _outcome(self, order: Ordered) -> OrderOutcome:
         waiting = _Waiting(order, asyncio.get_running_loop().create_future())
@@ -108,17 +115,6 @@ class OverridesApi:
             return PENDING
         finally:
             self._waiting.remove(waiting)
-
-    def _answer(self, order: OverrideOrder, outcome: OrderOutcome) -> web.Response:
-        fields: dict[str, Any] = {
-            "outcome": outcome.word,
-            "reason": outcome.reason,
-            "sentence": outcome.sentence,
-            "retry_after_s": outcome.retry_after_s,
-            "instance": self._instance,
-            "order": order._asdict(),
-        }
-        return web.json_response(fields, outcome.status)
 
 
 @dataclass(eq=False)

@@ -15,16 +15,7 @@ from sidecar.core.fleet.members import MemberList
 from sidecar.core.types import Entry, Hold
 from sidecar.inputs.report_bodies import BadReportError
 from sidecar.net import web
-from sidecar.server.orders import (
-    NO_REASON,
-    HoldOrder,
-    HoldsApi,
-    OverrideOrder,
-    ReleaseOrder,
-    read_hold,
-    read_order,
-    read_release,
-)
+from sidecar.server.orders import NO_REASON, HoldsApi, Order, read_cull_or_revive, read_hold, read_release
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,29 +23,29 @@ if TYPE_CHECKING:
 LEAST = {"for": "1h", "reason": "why", "author": "alice"}
 
 
-def _hold(**fields: object) -> HoldOrder:
+def _hold(**fields: object) -> Order:
     return read_hold(json.dumps({**LEAST, **fields}).encode(), "a")
 
 
-def _release(*pairs: tuple[str, str]) -> ReleaseOrder:
+def _release(*pairs: tuple[str, str]) -> Order:
     return read_release(pairs, "a")
 
 
 @pytest.mark.parametrize(
     ("fields", "order"),
     [
-        pytest.param({}, HoldOrder("", "alice", "why", 3600.0), id="least"),
-        pytest.param({"scope": "instance"}, HoldOrder("a", "alice", "why", 3600.0), id="own instance"),
-        pytest.param({"scope": "instance", "instance": "b"}, HoldOrder("b", "alice", "why", 3600.0), id="another"),
-        pytest.param({"for": 90}, HoldOrder("", "alice", "why", 90.0), id="seconds"),
-        pytest.param({"for": "1s"}, HoldOrder("", "alice", "why", 1.0), id="shortest"),
-        pytest.param({"for": "168h"}, HoldOrder("", "alice", "why", 604800.0), id="longest"),
-        pytest.param({"reason": " größer 🚀 "}, HoldOrder("", "alice", "größer 🚀", 3600.0), id="trimmed, any script"),
-        pytest.param({"reason": "x" * 200}, HoldOrder("", "alice", "x" * 200, 3600.0), id="longest reason"),
-        pytest.param({"author": "x" * 100}, HoldOrder("", "x" * 100, "why", 3600.0), id="longest author"),
+        pytest.param({}, Order("", "alice", "why", 3600.0), id="least"),
+        pytest.param({"scope": "instance"}, Order("a", "alice", "why", 3600.0), id="own instance"),
+        pytest.param({"scope": "instance", "instance": "b"}, Order("b", "alice", "why", 3600.0), id="another"),
+        pytest.param({"for": 90}, Order("", "alice", "why", 90.0), id="seconds"),
+        pytest.param({"for": "1s"}, Order("", "alice", "why", 1.0), id="shortest"),
+        pytest.param({"for": "168h"}, Order("", "alice", "why", 604800.0), id="longest"),
+        pytest.param({"reason": " größer 🚀 "}, Order("", "alice", "größer 🚀", 3600.0), id="trimmed, any script"),
+        pytest.param({"reason": "x" * 200}, Order("", "alice", "x" * 200, 3600.0), id="longest reason"),
+        pytest.param({"author": "x" * 100}, Order("", "x" * 100, "why", 3600.0), id="longest author"),
     ],
 )
-def test_hold_is_read(fields: dict[str, object], order: HoldOrder) -> None:
+def test_hold_is_read(fields: dict[str, object], order: Order) -> None:
     assert _hold(**fields) == order
 
 
@@ -89,16 +80,16 @@ def test_missing_field_is_named(missing: str) -> None:
 @pytest.mark.parametrize(
     ("pairs", "release"),
     [
-        ((), ReleaseOrder("")),
-        ((("scope", "instance"),), ReleaseOrder("a")),
-        ((("instance", "b"), ("scope", "instance")), ReleaseOrder("b")),
-        ((("author", "alice"),), ReleaseOrder("", "alice")),
+        ((), Order("")),
+        ((("scope", "instance"),), Order("a")),
+        ((("instance", "b"), ("scope", "instance")), Order("b")),
+        ((("author", "alice"),), Order("", "alice")),
         ((("instance", "b"),), "instance: goes with scope instance"),
         ((("scope", "service"), ("scope", "instance")), "scope: given twice"),
         ((("for", "1h"),), "for: no such field"),
     ],
 )
-def test_release_is_read_or_refused_by_the_field(pairs: Any, release: ReleaseOrder | str) -> None:
+def test_release_is_read_or_refused_by_the_field(pairs: Any, release: Order | str) -> None:
     if isinstance(release, str):
         with pytest.raises(BadReportError, match=f"^{release}"):
             _release(*pairs)
@@ -109,19 +100,19 @@ def test_release_is_read_or_refused_by_the_field(pairs: Any, release: ReleaseOrd
 @pytest.mark.parametrize(
     ("body", "order"),
     [
-        (b'{"author":"alice"}', OverrideOrder("alice", NO_REASON)),
-        (b'{"author":"alice","reason":" stuck "}', OverrideOrder("alice", "stuck")),
+        (b'{"author":"alice"}', Order("", "alice", NO_REASON)),
+        (b'{"author":"alice","reason":" stuck "}', Order("", "alice", "stuck")),
         (b"{}", "body: takes an object with fields of author, reason"),
         (b'{"reason":"x"}', "author: is missing"),
         (b'{"author":"alice","instance":"b"}', "instance: no such field"),
     ],
 )
-def test_order_to_cull_or_revive_is_read_or_refused_by_the_field(body: bytes, order: OverrideOrder | str) -> None:
+def test_order_to_cull_or_revive_is_read_or_refused_by_the_field(body: bytes, order: Order | str) -> None:
     if isinstance(order, str):
         with pytest.raises(BadReportError, match=f"^{order}"):
-            read_order(body)
+            read_cull_or_revive(body)
     else:
-        assert read_order(body) == order
+        assert read_cull_or_revive(body) == order
 
 
 # -- /hold on a real socket -----------------------------------------------------------------------------------------
