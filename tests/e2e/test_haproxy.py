@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.haproxy, pytest.mark.process]
 
 NAMES = ("app1", "app2", "app3")
-RATE = 100
+RATE = 200
 UNDER_WAY = 20
 """Answers after which no request is under way that HAProxy sent before."""
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final, NamedTuple, Self
 
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
+
 from harness.waiting import wait_for
 
 MOST_S: Final = 120.0
@@ -41,7 +43,6 @@ class Traffic:
         self._rate = rate
         self._methods = Random(7)
         self._over = threading.Event()
-        self._idle: list[tuple[float, asyncio.StreamReader, asyncio.StreamWriter]] = []
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
     def __enter__(self) -> Self:
@@ -66,61 +67,25 @@ class Traffic:
 
     async def _run(self) -> None:
         begun = time.monotonic()
-        free = asyncio.Semaphore(MOST_CONNECTIONS)
-        async with asyncio.TaskGroup() as under_way:
+        connector = TCPConnector(limit=MOST_CONNECTIONS, keepalive_timeout=KEPT_S)
+        timeout = ClientTimeout(total=ANSWER_S)
+        async with (
+            ClientSession(f"http://127.0.0.1:{self._port}", connector=connector, timeout=timeout) as users,
+            asyncio.TaskGroup() as under_way,
+        ):
             for number in range(int(MOST_S * self._rate)):
                 await asyncio.sleep(begun + number / self._rate - time.monotonic())
                 if self._over.is_set():
                     break
-                await free.acquire()
-                task = under_way.create_task(self._ask(self._methods.choice(("POST", "GET"))))
-                task.add_done_callback(lambda _: free.release())
-        for _, _, writer in self._idle:
-            writer.close()
+                under_way.create_task(self._ask(users, self._methods.choice(("POST", "GET"))))
 
-    async def _ask(self, method: str) -> None:
+    async def _ask(self, users: ClientSession, method: str) -> None:
         app, status = "", 0
-        with contextlib.suppress(OSError, EOFError, TimeoutError):
-            async with asyncio.timeout(ANSWER_S):
-                app, status = await self._answer(method)
-        self.outcomes[Outcome(method, app, status)] += 1
-
-    async def _answer(self, method: str) -> tuple[str, int]:
-        reader, writer = await self._connection()
-        is_kept = False
-        try:
-            length = "Content-Length: 0\r\n" if method == "POST" else ""
-            writer.write(f"{method} /work HTTP/1.1\r\nHost: app\r\n{length}\r\n".encode())
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            body, is_kept = await _body(reader, head)
-        finally:
-            if is_kept:
-                self._idle.append((time.monotonic(), reader, writer))
-            else:
-                writer.close()
-        status = int(head.split(" ", 2)[1])
-        return ("" if _is_of_balancer(status, body) else body), status
-
-    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        while self._idle:
-            since, reader, writer = self._idle.pop()
-            if not reader.at_eof() and time.monotonic() - since < KEPT_S:
-                return reader, writer
-            writer.close()
-        return await asyncio.open_connection("127.0.0.1", self._port)
-
-
-async def _body(reader: asyncio.StreamReader, head: str) -> tuple[str, bool]:
-    """The body, and whether the connection can be used again."""
-    _, has_length, rest = head.partition("content-length: ")
-    if not has_length:
-        return (await reader.read()).decode(), False
-    body = await reader.readexactly(int(rest.partition("\r\n")[0]))
-    return body.decode(), "connection: close" not in head
-
-
-def _is_of_balancer(status: int, body: str) -> bool:
-    return status in {502, 503, 504} or body.startswith("<")
+        with contextlib.suppress(ClientError, TimeoutError):
+            async with users.request(method, "/work") as answer:
+                app, status = await answer.text(), answer.status
+        is_of_balancer = status in {502, 503, 504} or app.startswith("<")
+        self.outcomes[Outcome(method, "" if is_of_balancer else app, status)] += 1
 
 
 def failed(outcomes: Counter[Outcome], method: str) -> float:
