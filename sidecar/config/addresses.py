@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 OFF = "off"
 _MAX_PORT = 65535
-_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
+_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_.])?")
 _LISTEN_HINT = "is not an address: write host:port or [v6]:port, with a port of 0 to 65535"
 MAX_SOCKET_PATH = 107  # sun_path of unix(7) holds 108 bytes with the final zero
 _MAX_PATH = 3800  # PATH_MAX of limits.h is 4096, and a state file in a directory has a name of up to 255 bytes

@@ -129,13 +129,14 @@ def _redis(c: Config) -> Iterator[str]:
             f"REDIS_TIMEOUT: {write(timeout_s)} is not shorter than ARBITER_CHECK_INTERVAL={write(interval_s)}: a "
             "claim would still wait when the next check is due"
         )
-    files = redis_urls.tls_files(url)
+    parts = redis_urls.split(url)
+    files = parts.tls_files
     for name, path in files.items():
         if not os.access(path, os.R_OK):
             yield f"REDIS_URL: the file of {name} cannot be read"
     if "ssl_keyfile" in files and "ssl_certfile" not in files:
         yield "REDIS_URL: ssl_keyfile needs ssl_certfile, the certificate of that key"
-    if c.redis.redis_password_file and redis_urls.has_password(url):
+    if c.redis.redis_password_file and parts.has_password:
         yield "REDIS_PASSWORD_FILE: ARBITER_REDIS_URL holds a password as well, one of the two has to go"
 
 
@@ -239,7 +240,7 @@ def warnings(config: Config) -> Iterator[str]:
 def secrets(config: Config) -> dict[str, str]:
     """Return the files that hold a secret, by setting."""
     url = config.redis.redis_url
-    of_redis = redis_urls.tls_files(url) if url else {}
+    of_redis = redis_urls.split(url).tls_files if url else {}
     found = {
         "token_file": config.server.token_file,
         "tls_key": config.tls.tls_key,

@@ -175,7 +175,7 @@ def _to_master(place: RedisUrl, timeout_s: float, password_file: str) -> ServerC
 
     The options of TLS are for the Sentinels as well, the login and the password file are not.
     """
-    parsed: Mapping[str, Any] = parse_url(f"{place.scheme}://{place.login}@/{''.join(place.path[1:])}?{place.query}")
+    parsed: Mapping[str, Any] = parse_url(f"{place.scheme}://{place.login}@/{place.database}?{place.query}")
     of_master = {name: value for name, value in parsed.items() if not name.startswith("sentinel_")}
     of_sentinel = {name.removeprefix("sentinel_"): parsed[name] for name in parsed.keys() - of_master.keys()}
     of_both = {name: value for name, value in parsed.items() if name.startswith(("ssl_", "connection_class"))}
@@ -187,7 +187,7 @@ def _to_master(place: RedisUrl, timeout_s: float, password_file: str) -> ServerC
     sentinel.sentinels = [
         Redis.from_pool(ConnectionPool(**options, host=host, port=port)) for host, port in place.hosts
     ]
-    return ServerConnection(sentinel.master_for(place.path[0], **master), sentinel.sentinels)
+    return ServerConnection(sentinel.master_for(place.name, **master), sentinel.sentinels)
 
 
 def _options_of(
