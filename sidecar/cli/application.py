@@ -72,20 +72,7 @@ class _Commands(click.Group):
         click.Command.format_options(self, ctx, formatter)
 
 
-class _ExecCommand(click.Command):
-    """A command whose words the program of the run locks reads, ``--help`` too."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.params["words"] = args
-        return []
-
-
-@click.command("exec", cls=_ExecCommand)
-def exec(words: list[str]) -> int:  # noqa: A001 - the name of the command
-    """Run a command under a lock, with a planned end and standbys; ``cli.main`` does it without click."""
-    from sidecar.runlock import execute  # noqa: PLC0415 - as ``cli.main`` does
-
-    return execute.main(words, f"{PROGRAM} exec")
+exec = click.Command("exec")  # noqa: A001 - ``cli.main`` runs it without click; here it is known to completion
 
 
 @click.group(

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 import click
 
 from sidecar.cli.fleet_command import span
-from sidecar.cli.local_api import OK, Asking, NoSidecarError, ask, asking, where
+from sidecar.cli.local_api import OK, Listener, NoSidecarError, ask, listener, where
 from sidecar.cli.options import DURATION, Command, json_option
 from sidecar.cli.terminal import EXIT_FAILED, coloured, complain, plain
 from sidecar.config.settings import ALL
@@ -64,7 +64,7 @@ class LedgerReader:
     After ``news``, ``problem`` says why the events are those of this sidecar alone, ``""`` if they are the service's.
     """
 
-    def __init__(self, sidecar: Asking, since_s: float) -> None:
+    def __init__(self, sidecar: Listener, since_s: float) -> None:
         self.problem = ""
         self.service = self.mode = ""
         self.enforce_percent = ALL
@@ -148,7 +148,7 @@ def events(ctx: click.Context, /, *, since_s: float, follow: bool, as_json: bool
     With --json each event is one line of JSON. While the shared store is away it prints what this sidecar has seen,
     and the exit code is 1.
     """
-    reader, is_first = LedgerReader(asking(ctx), since_s), True
+    reader, is_first = LedgerReader(listener(ctx), since_s), True
 
     def print_all(found: Iterator[Event]) -> None:
         nonlocal is_first

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from sidecar.cli.local_api import OK, ask, asking, refused, where
+from sidecar.cli.local_api import OK, ask, listener, refused, where
 from sidecar.cli.options import Command, json_option, tell
 from sidecar.cli.terminal import EXIT_FAILED, coloured, complain, plain
 from sidecar.core.explain import reasons
@@ -49,7 +49,7 @@ Row = Mapping[str, str]
 @click.pass_context
 def fleet(ctx: click.Context, /, *, is_all: bool, as_json: bool) -> int:
     """Show the fleet, the containers that need attention first."""
-    reply = ask(asking(ctx), "GET", "/fleet")
+    reply = ask(listener(ctx), "GET", "/fleet")
     if "fleet" not in reply.value:
         return refused(reply, "nothing is known of the fleet")
     limit, width = None if is_all else ROWS_LIMIT, shutil.get_terminal_size().columns

@@ -1,9 +1,9 @@
 """How a command finds a sidecar and asks it, by the standard library alone.
 
-It asks that of this machine at its local listener, or with ``--url`` another one at its page listener. It reads the
-settings of that listener alone, without pydantic, which takes 150 ms of CPU: the sidecar has checked all of them when
-it started. A token comes from ``ARBITER_TOKEN_FILE`` or ``ARBITER_TOKEN``, never from an argument: other users can read
-those.
+It asks the one of this machine at its unix socket or its local TCP listener, or with ``--url`` another one at its page
+listener. It reads the settings of that listener alone, without pydantic, which takes 150 ms of CPU: the sidecar has
+checked all of them when it started. A token comes from ``ARBITER_TOKEN_FILE`` or ``ARBITER_TOKEN``, never from an
+argument: other users can read those.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from typing import Any, ClassVar, Final, NamedTuple, Self, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -23,9 +24,8 @@ import click
 from sidecar.cli.options import TOKEN, URL, flag_of, invocation, keep
 from sidecar.cli.terminal import EXIT_FAILED, EXIT_NO_SIDECAR, EXIT_USAGE, cause, complain
 from sidecar.config import addresses, sources
-from sidecar.config.settings import Config, parts_of, setting_names
+from sidecar.config.settings import ServerConfig, setting_names
 from sidecar.net.credential_files import LONGEST, SHORTEST, KeyPair, Token
-from sidecar.runlock import durations
 from sidecar.server.public_http import TAKES_NO_BODY
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,8 +34,8 @@ HINT: Final = "name its file in ARBITER_TOKEN_FILE (or --token-file), or put it 
 WHERE: Final[tuple[str, ...]] = ("config", "local_listen", "socket", "token_file")
 """The settings that are options of the commands that ask a sidecar."""
 
-SLACK_S: Final = 8.0
-"""Time that an answer may take beyond the time-out of Redis; the listener gives up before that."""
+ANSWER_S: Final = 18.0
+"""Time for an answer: the listener waits up to 10 s for Redis, and gives up 4 s later."""
 
 NOT_SERVED: Final = "is not served here"
 """The end of an error of a listener that does not have the path."""
@@ -47,44 +47,44 @@ OK: Final = 200
 NO_TOKEN: Final = 401
 _REFUSED: Final = range(400, 500)
 _TCP: Final = "ARBITER_LOCAL_LISTEN"
-_REMOTE: Final = "--url"
+_TOKEN_FILE: Final = "ARBITER_TOKEN_FILE"  # noqa: S105 - the name of a variable
 _REPLY_LIMIT: Final = 16 << 20
 _TOKEN: Final = re.compile(rf"[\x21-\x7e]{{{SHORTEST},{LONGEST}}}")
+_CHECKS: Final[dict[str, Callable[[str], str]]] = {
+    "local_listen": addresses.loopback_or_off,
+    "socket": addresses.socket_path,
+    **dict.fromkeys(("token_file", "tls_cert", "tls_key"), addresses.path),
+}
+"""The settings that a command reads, and what raises ValueError for a value that cannot be used."""
 
 
-class Remote(NamedTuple):
-    """The page listener of a sidecar elsewhere."""
+class Listener(NamedTuple):
+    """The listener that a command asks."""
 
-    url: str
-    host: str
-    port: int
-    is_tls: bool
-    prefix: str
-    """The path that a proxy in front of it has taken away."""
-
-
-class Asking(NamedTuple):
-    """What a command needs to know to ask a sidecar."""
-
-    local_listen: str
-    socket: str
-    token_file: str
-    own: KeyPair | None
-    """The certificate that the command shows to a sidecar elsewhere, if that asks for one."""
-    redis_timeout_s: float
-    check_interval_s: float
-    remote: Remote | None = None
-    """The sidecar of ``--url``; None: that of this machine."""
+    setting: str
+    """The setting or option that names it."""
+    address: str
+    """The address as a person writes it."""
+    connection: Callable[[], http.client.HTTPConnection]
+    """Makes a connection that is not open yet."""
     token: str = ""
-    """The token itself, for a sidecar elsewhere."""
+    """The token for orders, and for any request to a sidecar elsewhere."""
+    is_elsewhere: bool = False
+    """Whether it is the page listener of a sidecar elsewhere."""
+    prefix: str = ""
+    """The path that a proxy in front of it takes away."""
 
-    @classmethod
-    def of(cls, config: Config) -> Self:
-        """The same for the sidecar of this machine, by all of its settings."""
-        server, tls = config.server, config.tls
-        own = KeyPair(tls.tls_cert, tls.tls_key) if tls.tls_client_ca else None
-        times = config.redis.redis_timeout, config.judging.check_interval
-        return cls(server.local_listen, server.socket, server.token_file, own, *times)
+    def __str__(self) -> str:
+        return f"{self.address} ({self.setting})"
+
+
+class NoSidecarError(click.ClickException):
+    """No sidecar answers where the settings say; the message names them."""
+
+    exit_code: ClassVar[int] = EXIT_NO_SIDECAR
+
+
+# -- finding it -------------------------------------------------------------------------------------------------
 
 
 def where(function: F) -> F:
@@ -98,48 +98,60 @@ def where(function: F) -> F:
     return function
 
 
-def asking(ctx: click.Context) -> Asking:
-    """How this command asks. Raises UsageError."""
-    environ = invocation(ctx).environ
+def listener(ctx: click.Context) -> Listener:
+    """The listener that this command asks. Raises UsageError, and NoSidecarError if the settings name none."""
+    settings, environ = _settings(ctx), invocation(ctx).environ
+    flag = ctx.meta.get("url")
+    name, url = (URL, environ.get(URL, "")) if flag is None else ("--url", flag)
+    if not url:
+        return local_listener(settings["socket"], settings["local_listen"], settings["token_file"])
+    token = _token(settings["token_file"], environ.get(TOKEN, "").strip())
+    return _page_listener(name, url, token, KeyPair(settings["tls_cert"], settings["tls_key"]))
+
+
+def local_listener(socket_path: str, address: str, token_file: str = "") -> Listener:
+    """The unix socket of the sidecar of this machine, or else its TCP listener. Raises NoSidecarError without both."""
+    if socket_path:
+        return Listener("ARBITER_SOCKET", socket_path, partial(_UnixConnection, socket_path))
+    if address == addresses.OFF:
+        raise NoSidecarError(f"no local listener to ask: set {_TCP} or ARBITER_SOCKET")
+    host, port = addresses.split(address)
+    token = Token(token_file).read().decode("latin-1") if token_file else ""
+    connection = partial(http.client.HTTPConnection, host, port, timeout=ANSWER_S)
+    return Listener(_TCP, address, connection, token if _TOKEN.fullmatch(token) else "")
+
+
+def _settings(ctx: click.Context) -> dict[str, str]:
+    """The settings of listeners. Raises UsageError."""
     flags: dict[str, str] = {name: ctx.meta[name] for name in WHERE if name in ctx.meta}
-    given = sources.read(setting_names(), flags, environ)
+    given = sources.read(setting_names(), flags, invocation(ctx).environ)
     # A variable that nobody knows is the sidecar's affair.
-    if problems := [each for each in given.problems if each.startswith(sources.variable("config"))]:
+    problems = [each for each in given.problems if each.startswith(sources.variable("config"))]
+    values, raw = dict[str, str](), {"local_listen": ServerConfig().local_listen, **given.merged()}
+    for name, check in _CHECKS.items():
+        try:
+            values[name] = check(str(raw.get(name, "")))
+        except ValueError as error:
+            problems.append(f"{sources.variable(name)}: {raw[name]!r} from {given.origin(name)} {error}")
+    if problems:
         raise click.UsageError("\n".join(problems))
-    values = {name: value for part in Config() for name, value in part._asdict().items()} | _read(given)
-    url = ctx.meta.get("url")
-    name, text = (URL, environ.get(URL, "")) if url is None else ("--url", url)
-    remote = _remote(name, text) if text else None
-    return Asking.of(parts_of(values))._replace(remote=remote, token=environ.get(TOKEN, "").strip())
-
-
-def _seconds(value: object) -> float:
-    return durations.parse(str(value))
-
-
-_READ: Final[dict[str, Callable[[Any], object]]] = {
-    "local_listen": addresses.loopback_or_off,
-    "socket": addresses.socket_path,
-    **dict.fromkeys(("token_file", "tls_cert", "tls_key", "tls_client_ca"), addresses.path),
-    **dict.fromkeys(("redis_timeout", "check_interval"), _seconds),
-}
-"""The settings that a command reads, and how."""
-
-
-def _read(given: sources.Sources) -> dict[str, object]:
-    values, merged = {}, given.merged()
-    for name, read in _READ.items():
-        if name in merged:
-            try:
-                values[name] = read(merged[name])
-            except (TypeError, ValueError) as error:
-                text = f"{sources.variable(name)}: {merged[name]!r} from {given.origin(name)} {error}"
-                raise click.UsageError(text) from None
     return values
 
 
-def _remote(name: str, url: str) -> Remote:
-    """Read the address. The error does not repeat it, because it may hold a password."""
+def _token(token_file: str, token: str) -> str:
+    """The token for a sidecar elsewhere, from the file if one is named. Raises UsageError if it cannot be one."""
+    name = TOKEN
+    if token_file:
+        name, token = _TOKEN_FILE, Token(token_file).read().decode("latin-1")
+        if not token:
+            raise click.UsageError(f"{name}: {token_file} cannot be read, or holds no token")
+    if token and not _TOKEN.fullmatch(token):
+        raise click.UsageError(f"{name}: a token has {SHORTEST} to {LONGEST} printable characters without blanks")
+    return token
+
+
+def _page_listener(name: str, url: str, token: str, own: KeyPair) -> Listener:
+    """The listener at this URL. Raises UsageError, without the URL: it may hold a password."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -149,8 +161,33 @@ def _remote(name: str, url: str) -> Remote:
         raise click.UsageError(f"{name}: takes an address such as https://web-1.example.com:9183")
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise click.UsageError(f"{name}: takes no user, password, query or fragment; {HINT}")
-    is_tls = parts.scheme == "https"
-    return Remote(url, host, port or (443 if is_tls else 80), is_tls, parts.path.rstrip("/").removesuffix("/page"))
+    connection = partial(http.client.HTTPConnection, host, port, timeout=ANSWER_S)
+    if parts.scheme == "https":
+        connection = partial(http.client.HTTPSConnection, host, port, timeout=ANSWER_S, context=_tls(url, own))
+    prefix = parts.path.rstrip("/").removesuffix("/page")
+    return Listener("--url", url, connection, token, is_elsewhere=True, prefix=prefix)
+
+
+def _tls(url: str, own: KeyPair) -> ssl.SSLContext:
+    """The system's authorities, or those of SSL_CERT_FILE, and our certificate for a sidecar that asks for one."""
+    context = ssl.create_default_context()
+    try:
+        if all(own):
+            context.load_cert_chain(*own)
+    except OSError as error:
+        raise click.UsageError(f"ARBITER_TLS_CERT: cannot be shown to {url}: {cause(error)}") from None
+    return context
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=ANSWER_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
 
 
 # -- asking it --------------------------------------------------------------------------------------------------
@@ -163,44 +200,38 @@ class Reply(NamedTuple):
     value: dict[str, Any]
 
 
-class NoSidecarError(click.ClickException):
-    """No sidecar answers where the settings say; the message names them."""
+def ask(sidecar: Listener, method: str, path: str, value: object = None) -> Reply:
+    """Ask the sidecar, and return its answer. Raises NoSidecarError; UsageError if it wants another token."""
+    body = None if value is None else json.dumps(value).encode()
+    needs_token = sidecar.token and (sidecar.is_elsewhere or method != "GET")
+    headers = {"Authorization": f"Bearer {sidecar.token}"} if needs_token else {}
+    with closing(sidecar.connection()) as connection:
+        try:
+            connection.connect()
+        except OSError as error:
+            raise NoSidecarError(f"no sidecar answers at {sidecar}: {cause(error)}") from None
+        try:
+            connection.request(method, sidecar.prefix + path, body, headers)
+            response = connection.getresponse()
+            reply = Reply(response.status, json.loads(response.read(_REPLY_LIMIT)))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise NoSidecarError(f"{sidecar} does not answer as a sidecar does: {cause(error)}") from None
+    _check(sidecar, path.partition("?")[0], reply)
+    return reply
 
-    exit_code: ClassVar[int] = EXIT_NO_SIDECAR
 
-
-class _Way(NamedTuple):
-    """A listener of the sidecar: the setting or option that names it, its place, and a connection that is not open."""
-
-    name: str
-    place: str
-    connection: http.client.HTTPConnection
-
-    def __str__(self) -> str:
-        return f"{self.place} ({self.name})"
-
-
-def ask(asking: Asking, method: str, path: str, value: object = None) -> Reply:
-    """Ask the sidecar of ``--url``, or the local one over the unix socket or else over TCP, and return its answer.
-
-    Raises NoSidecarError; UsageError if the sidecar wants another token.
-    """
-    failures = []
-    for way in _ways(asking):
-        with closing(way.connection):
-            try:
-                way.connection.connect()
-            except OSError as error:
-                failures.append(f"no sidecar answers at {way}: {cause(error)}")
-                continue
-            headers = _headers(asking, way, method)
-            prefix = asking.remote.prefix if asking.remote else ""
-            try:
-                reply = _exchange(way.connection, method, prefix + path, value, headers)
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                raise NoSidecarError(f"{way} does not answer as a sidecar does: {cause(error)}") from None
-        return _checked(reply, way, path.partition("?")[0])
-    raise NoSidecarError("; ".join(failures) or f"no local listener to ask: set {_TCP} or ARBITER_SOCKET")
+def _check(sidecar: Listener, path: str, reply: Reply) -> None:
+    """Raise what is wrong with the reply, if it is not that of a sidecar's own listener, or not to our token."""
+    if not isinstance(reply.value, dict):
+        raise NoSidecarError(f"{sidecar} does not answer as a sidecar does: not an object")
+    if sidecar.is_elsewhere and reply.status == NO_TOKEN:
+        raise click.UsageError(f"{sidecar} wants its token, or another one: {HINT}")
+    if not str(reply.value.get("error")).endswith((NOT_SERVED, TAKES_NO_BODY)):
+        return
+    if sidecar.is_elsewhere and path in ("/cull", "/revive"):
+        raise click.UsageError(f"{sidecar}: {path[1:]} is for one container; give it on that container's machine")
+    named = "--url has to name the page" if sidecar.is_elsewhere else f"{_TCP} has to name the local"
+    raise NoSidecarError(f"{sidecar}: {path} {NOT_SERVED}; {named} listener of a sidecar")
 
 
 def refused(reply: Reply, otherwise: str) -> int:
@@ -210,81 +241,3 @@ def refused(reply: Reply, otherwise: str) -> int:
         return EXIT_USAGE
     complain(f"{reply.value.get('sentence', reply.value.get('error'))}: {otherwise}")
     return EXIT_FAILED
-
-
-def _ways(asking: Asking) -> Iterator[_Way]:
-    timeout_s = asking.redis_timeout_s + SLACK_S
-    if asking.remote is not None:
-        yield _Way(_REMOTE, asking.remote.url, _remote_connection(asking.remote, timeout_s, asking.own))
-        return
-    if asking.socket:
-        yield _Way("ARBITER_SOCKET", asking.socket, _UnixConnection(asking.socket, timeout_s))
-    if asking.local_listen != addresses.OFF:
-        host, port = addresses.split(asking.local_listen)
-        yield _Way(_TCP, asking.local_listen, http.client.HTTPConnection(host, port, timeout=timeout_s))
-
-
-def _remote_connection(remote: Remote, timeout_s: float, own: KeyPair | None) -> http.client.HTTPConnection:
-    if not remote.is_tls:
-        return http.client.HTTPConnection(remote.host, remote.port, timeout=timeout_s)
-    context = ssl.create_default_context()  # the system's authorities, or those of SSL_CERT_FILE
-    try:
-        if own is not None:
-            context.load_cert_chain(*own)
-    except OSError as error:
-        raise click.UsageError(f"ARBITER_TLS_CERT: cannot be shown to {remote.url}: {cause(error)}") from None
-    return http.client.HTTPSConnection(remote.host, remote.port, timeout=timeout_s, context=context)
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        try:
-            self.sock.connect(self._path)
-        except OSError:
-            self.sock.close()
-            raise
-
-
-def _headers(asking: Asking, way: _Way, method: str) -> dict[str, str]:
-    """The token where it is needed: for all requests to another machine, for local orders over TCP."""
-    is_remote, is_order = way.name == _REMOTE, way.name == _TCP and method != "GET"
-    if not (is_remote or is_order):
-        return {}
-    name, token = "ARBITER_TOKEN_FILE", Token(asking.token_file).read().decode("latin-1") if asking.token_file else ""
-    if is_remote and asking.token_file and not token:
-        raise click.UsageError(f"{name}: {asking.token_file} cannot be read, or holds no token")
-    if is_remote and not asking.token_file:
-        name, token = TOKEN, asking.token
-    if token and not _TOKEN.fullmatch(token):
-        raise click.UsageError(f"{name}: a token has {SHORTEST} to {LONGEST} printable characters without blanks")
-    return {"Authorization": f"Bearer {token}"} if token else {}
-
-
-def _exchange(
-    connection: http.client.HTTPConnection, method: str, path: str, value: object, headers: dict[str, str]
-) -> Reply:
-    connection.request(method, path, None if value is None else json.dumps(value).encode(), headers)
-    response = connection.getresponse()
-    answer = json.loads(response.read(_REPLY_LIMIT))
-    if not isinstance(answer, dict):
-        raise ValueError("not an object")  # noqa: TRY004 - one error for all that is not an answer
-    return Reply(response.status, answer)
-
-
-def _checked(reply: Reply, way: _Way, path: str) -> Reply:
-    """The reply, unless it is not that of a sidecar's own listener, or not to our token."""
-    is_remote = way.name == _REMOTE
-    if is_remote and reply.status == NO_TOKEN:
-        raise click.UsageError(f"{way} wants its token, or another one: {HINT}")
-    if not str(reply.value.get("error")).endswith((NOT_SERVED, TAKES_NO_BODY)):
-        return reply
-    if is_remote and path in ("/cull", "/revive"):
-        raise click.UsageError(f"{way}: {path[1:]} is for one container; give it on that container's machine")
-    named = "--url has to name the page" if is_remote else "ARBITER_LOCAL_LISTEN has to name the local"
-    raise NoSidecarError(f"{way}: {path} {NOT_SERVED}; {named} listener of a sidecar")

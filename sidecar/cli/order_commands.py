@@ -9,11 +9,10 @@ from urllib.parse import urlencode
 
 import click
 
-from sidecar.cli.fleet_command import hold_line, span
-from sidecar.cli.local_api import ALONE, OK, Asking, NoSidecarError, Reply, ask, asking, refused, where
+from sidecar.cli.fleet_command import hold_line
+from sidecar.cli.local_api import ALONE, OK, Listener, Reply, ask, listener, refused, where
 from sidecar.cli.options import Command, author_option, json_option, person, tell
 from sidecar.cli.terminal import EXIT_FAILED, complain, plain
-from sidecar.core.types import CHECK_JITTER
 
 _INSTANCE: Final = click.option(
     "--instance",
@@ -48,7 +47,7 @@ def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: A
     instance = order["instance"]
     scope = _scope(instance)
     asked = {"for": order["duration"], "reason": order["reason"], "author": author or person(), **scope}
-    sidecar = asking(ctx)
+    sidecar = listener(ctx)
     reply = ask(sidecar, "POST", "/hold", asked)
     if reply.status != OK:
         return refused(reply, f"whether {_in_words(instance)} is held is not known")
@@ -64,17 +63,14 @@ def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: A
     return EXIT_FAILED
 
 
-def _is_unknown(instance: str, sidecar: Asking) -> bool:
+def _is_unknown(instance: str, sidecar: Listener) -> bool:
     """Whether the sidecar knows the whole fleet, and this container is not part of it."""
-    try:
-        reply = ask(sidecar, "GET", "/fleet")
-    except NoSidecarError:
-        return False
+    reply = ask(sidecar, "GET", "/fleet")
     if reply.status != OK:
         return False
-    known, fleet = [member["instance"] for member in reply.value["members"]], reply.value["fleet"] or {}
+    names, fleet = [member["instance"] for member in reply.value["members"]], reply.value["fleet"] or {}
     size = sum(fleet.get(name, 0) for name in ("alive", "draining", "down"))
-    return instance not in known and size <= len(known)
+    return instance not in names and size <= len(names)  # a long list is cut
 
 
 @click.command(cls=Command)
@@ -90,26 +86,19 @@ def release(ctx: click.Context, /, *, author: str | None, instance: str | None, 
     tried again at once, one at first.
     """
     query = urlencode({**_scope(instance), "author": author or person()})
-    sidecar = asking(ctx)
-    reply = ask(sidecar, "DELETE", f"/hold?{query}")
+    reply = ask(listener(ctx), "DELETE", f"/hold?{query}")
     answer = reply.value
     if reply.status != OK:
         return refused(reply, f"whether {_in_words(instance)} is still held is not known")
     is_known = answer.get("error", ALONE) == ALONE
     done = f"{_in_words(answer['instance'] or None)} {'is released' if answer['released'] else 'was not held'}"
-    tell(answer, f"{done}{_next(answer, sidecar) if is_known else ' here'}", as_json=as_json)
+    # A release of the service also ends pauses of culls.
+    then = "; a suspect asks again at its next check" if answer["released"] or not answer["instance"] else ""
+    tell(answer, f"{done}{then if is_known else ' here'}", as_json=as_json)
     if is_known:
         return 0
     complain(f"{answer['sentence']}: a hold in the shared store may go on")
     return EXIT_FAILED
-
-
-def _next(answer: dict[str, Any], sidecar: Asking) -> str:
-    """When a suspect asks again; empty if nothing changes. A release of the service also ends pauses of culls."""
-    if answer["instance"] and not answer["released"]:
-        return ""
-    within_s = sidecar.check_interval_s * (1 + CHECK_JITTER)
-    return f"; a suspect asks again within {span(within_s)}"
 
 
 def _scope(instance: str | None) -> dict[str, str]:
@@ -142,7 +131,7 @@ def cull(ctx: click.Context, /, *, reason: str | None, author: str | None, yes: 
     service, the spacing or the budget. Only the limit on culls for one cause does not apply. The exit code is 1 when
     the answer is no, and the answer says why.
     """
-    sidecar = asking(ctx)
+    sidecar = listener(ctx)
     if not yes and not _is_confirmed(ask(sidecar, "GET", "/why").value):
         return EXIT_FAILED
     return _ordered(ask(sidecar, "POST", "/cull", _order(reason, author)), as_json=as_json)
@@ -159,7 +148,7 @@ def revive(ctx: click.Context, /, *, reason: str | None, author: str | None, as_
 
     It begins with an empty window. Its token stays spent. The exit code is 1 when it was not down.
     """
-    return _ordered(ask(asking(ctx), "POST", "/revive", _order(reason, author)), as_json=as_json)
+    return _ordered(ask(listener(ctx), "POST", "/revive", _order(reason, author)), as_json=as_json)
 
 
 def _is_confirmed(why: dict[str, Any]) -> bool:

@@ -19,7 +19,7 @@ import click
 
 from sidecar.cli.events_command import LedgerReader, since_option
 from sidecar.cli.fleet_command import span
-from sidecar.cli.local_api import asking, where
+from sidecar.cli.local_api import listener, where
 from sidecar.cli.options import Command, json_option, tell
 from sidecar.cli.report_figures import Cause, FleetReport, HoldPeriod, Times, report_of
 from sidecar.cli.terminal import plain
@@ -59,7 +59,7 @@ def report(ctx: click.Context, /, *, since_s: float, as_html: bool, as_json: boo
     """
     if as_html and as_json:
         raise click.UsageError("--html: not allowed with --json")
-    reader, now = LedgerReader(asking(ctx), since_s), time.time()
+    reader, now = LedgerReader(listener(ctx), since_s), time.time()
     entries = [Entry(**{name: event[name] for name in Entry._fields if name in event}) for event in reader.news()]
     about = {"service": reader.service, "mode": reader.mode}
     added = report_of(entries, now - since_s, now, enforce_percent=reader.enforce_percent, **about)

@@ -18,7 +18,7 @@ import click
 
 from sidecar.cli import fleet_command
 from sidecar.cli.events_command import LedgerReader, as_text
-from sidecar.cli.local_api import OK, Asking, ask, asking, refused, where
+from sidecar.cli.local_api import OK, Listener, ask, listener, refused, where
 from sidecar.cli.options import DURATION, Command, json_option, tell
 from sidecar.cli.terminal import EXIT_FAILED, coloured, complain, plain
 from sidecar.core.app_reports import ErrorLevel
@@ -45,7 +45,7 @@ def why(ctx: click.Context, /, *, instance: str | None, as_json: bool) -> int:
     its own sidecar knows more. A beginning that several names share lists them. The exit code is 1 when nothing is
     known of it, or when there are several.
     """
-    sidecar = asking(ctx)
+    sidecar = listener(ctx)
     reply = ask(sidecar, "GET", "/why")
     if reply.status != OK:
         return refused(reply, "the state of the container is not known")
@@ -56,7 +56,7 @@ def why(ctx: click.Context, /, *, instance: str | None, as_json: bool) -> int:
     return 0
 
 
-def _of_another(sidecar: Asking, instance: str, *, as_json: bool) -> int:
+def _of_another(sidecar: Listener, instance: str, *, as_json: bool) -> int:
     reply = ask(sidecar, "GET", "/fleet")
     seen, events = reply.value, list(LedgerReader(sidecar, LOOK_BACK_S).news())
     listed = [each["instance"] for each in (*seen.get("members", ()), *seen.get("departed", ()), *events)]
@@ -110,7 +110,7 @@ def watch(ctx: click.Context, /, *, limit_s: float | None, as_json: bool) -> int
     """
     has_come = False
     try:
-        for row in _rows(asking(ctx), limit_s):
+        for row in _rows(listener(ctx), limit_s):
             click.echo(json.dumps(row) if as_json else line_of(row))
             has_come |= row["what"] != "state"
     except KeyboardInterrupt:
@@ -120,7 +120,7 @@ def watch(ctx: click.Context, /, *, limit_s: float | None, as_json: bool) -> int
     return 0 if has_come else EXIT_FAILED
 
 
-def _rows(sidecar: Asking, limit_s: float | None) -> Iterator[Row]:
+def _rows(sidecar: Listener, limit_s: float | None) -> Iterator[Row]:
     """The state now, then all that is new. Raises NoSidecarError, and UsageError if the sidecar refuses."""
     end = time.monotonic() + limit_s if limit_s else math.inf
     before: dict[str, Any] | None = None

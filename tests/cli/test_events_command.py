@@ -18,8 +18,6 @@ from harness.ports import free_port
 from harness.raw_http import Observed
 from sidecar.cli import application, events_command, local_api
 from sidecar.cli.events_command import LedgerReader
-from sidecar.cli.local_api import Asking
-from sidecar.config.load import load
 from sidecar.core.claims import Unknown
 from sidecar.core.types import US_PER_S, Entry
 from sidecar.server.ledger_api import get_events
@@ -74,7 +72,7 @@ class LedgerServer:
 
     async def follow(self, *steps: Callable[[], object]) -> list[str]:
         """The words of the events so far, and of those that come with each of these steps."""
-        reader = LedgerReader(Asking.of(load({"local_listen": self.address}, {})), 3600.0)
+        reader = LedgerReader(local_api.local_listener("", self.address), 3600.0)
 
         def read() -> Iterator[str]:
             yield from (event["what"] for event in reader.news())

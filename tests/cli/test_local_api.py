@@ -1,4 +1,4 @@
-"""How a command asks a sidecar: here over the unix socket or TCP, elsewhere over ``--url`` with a token."""
+"""How a command finds a sidecar and asks it: here over a unix socket or TCP, elsewhere by ``--url`` with a token."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import pytest
 
 from harness.certificates import Authority
@@ -20,12 +21,66 @@ from harness.children import short_path
 from harness.ports import free_port
 from harness.sidecar_thread import SidecarThread
 from sidecar.cli import application
-from sidecar.cli.local_api import Asking, NoSidecarError, Remote, Reply, ask
-from sidecar.config.load import load
-from sidecar.net.credential_files import KeyPair
+from sidecar.cli.local_api import Listener, NoSidecarError, Reply, ask, listener
+from sidecar.cli.options import Invocation
 
 if TYPE_CHECKING:
     from harness.sidecar import Setting
+
+
+def found(environ: Mapping[str, str] | None = None, **flags: object) -> Listener:
+    """The listener that a command asks by these settings."""
+    ctx = click.Context(click.Command("fleet"), obj=Invocation(environ or {}))
+    ctx.meta.update({name: str(value) for name, value in flags.items()})
+    return listener(ctx)
+
+
+# -- finding it -------------------------------------------------------------------------------------------------
+
+ENVIRON = {"ARBITER_LOCAL_LISTEN": "127.0.0.1:9", "ARBITER_BUGDET": "1", "ARBITER_DRAIN": "soon"}
+"""Mistakes in other settings do not stop an engineer."""
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "named"),
+    [
+        ({}, {}, "127.0.0.1:9180 (ARBITER_LOCAL_LISTEN)"),
+        ({}, ENVIRON, "127.0.0.1:9 (ARBITER_LOCAL_LISTEN)"),
+        ({}, {**ENVIRON, "ARBITER_SOCKET": "/a.sock"}, "/a.sock (ARBITER_SOCKET)"),
+        ({"local_listen": "localhost:8"}, ENVIRON, "localhost:8 (ARBITER_LOCAL_LISTEN)"),
+        ({"socket": "/b.sock", "local_listen": "off"}, {"ARBITER_SOCKET": "/a.sock"}, "/b.sock (ARBITER_SOCKET)"),
+        ({}, {"ARBITER_URL": "http://other:7"}, "http://other:7 (--url)"),
+        ({"url": ""}, {"ARBITER_URL": "http://other:7"}, "127.0.0.1:9180 (ARBITER_LOCAL_LISTEN)"),
+    ],
+    ids=["defaults", "environment", "socket first", "option wins", "without TCP", "elsewhere", "here all the same"],
+)
+def test_listener_is_the_one_that_the_settings_name(
+    flags: dict[str, object], environ: dict[str, str], named: str
+) -> None:
+    assert str(found(environ, **flags)) == named
+
+
+def test_listener_may_be_named_in_the_file_of_settings(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('local_listen = "localhost:8"\ntls_cert = "/not/there.pem"\n')
+    assert found({"ARBITER_CONFIG": str(tmp_path / "a.toml")}).address == "localhost:8"
+
+
+@pytest.mark.parametrize(
+    ("environ", "complaint"),
+    [
+        ({"ARBITER_SOCKET": "a.sock"}, "ARBITER_SOCKET: 'a.sock' from env must be an absolute path"),
+        ({"ARBITER_CONFIG": "/none.toml"}, "ARBITER_CONFIG: cannot read /none.toml: No such file"),
+        ({"ARBITER_LOCAL_LISTEN": "off"}, "no local listener to ask: set ARBITER_LOCAL_LISTEN or ARBITER_SOCKET"),
+    ],
+    ids=["path", "file", "none"],
+)
+def test_setting_that_cannot_be_used_is_named(environ: dict[str, str], complaint: str) -> None:
+    with pytest.raises(click.ClickException) as raised:
+        found(environ)
+    assert raised.value.message.startswith(complaint)
+
+
+# -- asking it --------------------------------------------------------------------------------------------------
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -43,6 +98,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+    def do_GET(self) -> None:
+        self.do_POST()
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -76,20 +134,15 @@ def path(run_dir: Path) -> Iterator[Path]:
         yield run_dir / "app.sock"
 
 
-def _settings(**flags: object) -> Asking:
-    return Asking.of(load({name: str(value) for name, value in flags.items()}, {}))
-
-
 def test_it_is_asked_over_tcp(port: int) -> None:
-    settings = _settings(local_listen=f"127.0.0.1:{port}")
-    assert ask(settings, "POST", "/x", {"a": "ö"}) == Reply(
-        202, {"path": "/x", "body": {"a": "ö"}, "host": f"127.0.0.1:{port}"}
-    )
+    reply = ask(found(local_listen=f"127.0.0.1:{port}"), "POST", "/x", {"a": "ö"})
+    assert reply == Reply(202, {"path": "/x", "body": {"a": "ö"}, "host": f"127.0.0.1:{port}"})
 
 
 def test_sidecar_elsewhere_is_asked_below_the_path_of_its_proxy(port: int) -> None:
-    remote = Remote("http://proxy", "127.0.0.1", port, is_tls=False, prefix="/arbiter")
-    assert ask(_settings()._replace(remote=remote), "POST", "/x", 1).value["path"] == "/arbiter/x"
+    proxy = f"http://127.0.0.1:{port}/arbiter"
+    paths = [ask(found(url=url), "POST", "/x", 1).value["path"] for url in (proxy, f"{proxy}/page", f"{proxy}/")]
+    assert paths == ["/arbiter/x"] * 3
 
 
 def test_sidecar_elsewhere_is_asked_over_tls_if_the_system_trusts_it_and_is_shown_our_certificate(
@@ -102,70 +155,52 @@ def test_sidecar_elsewhere_is_asked_over_tls_if_the_system_trusts_it_and_is_show
     server = HTTPServer(("127.0.0.1", 0), _Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     monkeypatch.setattr(server, "handle_error", lambda *_: None)
-    remote = Remote("https://page", "127.0.0.1", server.server_port, is_tls=True, prefix="")
-    own = KeyPair(*map(str, authority.sign("laptop")))
+    url, (cert, key) = f"https://127.0.0.1:{server.server_port}", map(str, authority.sign("laptop"))
+    own = {"ARBITER_TLS_CERT": cert, "ARBITER_TLS_KEY": key}
     for _ in _serving(server):
-        asking = _settings()._replace(remote=remote, own=own)
         with pytest.raises(NoSidecarError, match=r"certificate verify failed: .*; SSL_CERT_FILE can name the file"):
-            ask(asking, "POST", "/x", 1)
+            ask(found(own, url=url), "POST", "/x", 1)
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
-        assert ask(asking, "POST", "/x", 1).status == 202
+        assert ask(found(own, url=url), "POST", "/x", 1).status == 202
+        with pytest.raises(NoSidecarError):
+            ask(found(url=url), "POST", "/x", 1)
+    with pytest.raises(click.UsageError, match=rf"ARBITER_TLS_CERT: cannot be shown to {url}: no such file"):
+        found({**own, "ARBITER_TLS_KEY": "/none.pem"}, url=url)
 
 
-def test_it_is_asked_over_the_unix_socket_first_and_over_tcp_when_that_is_dead(
-    path: Path, port: int, run_dir: Path
-) -> None:
-    settings = _settings(local_listen=f"127.0.0.1:{free_port()}", socket=path)
-    assert ask(settings, "POST", "/x", 1).value["host"] == "localhost"
-    settings = _settings(local_listen=f"127.0.0.1:{port}", socket=run_dir / "none.sock")
-    assert ask(settings, "POST", "/x", 1).status == 202
+def test_order_brings_the_token_over_tcp_and_nothing_else_does(port: int, path: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("sesame-0123456789\n")
+    by_tcp: dict[str, Any] = {"local_listen": f"127.0.0.1:{port}", "token_file": token}
+    assert ask(found(**by_tcp), "POST", "/x", 1).value["brought"] == "Bearer sesame-0123456789"
+    by_socket = ask(found(socket=path, token_file=token), "POST", "/x", 1).value
+    assert (by_socket["host"], "brought" in by_socket) == ("localhost", False)
+    assert "brought" not in ask(found(**by_tcp), "GET", "/x", 1).value, "this machine tells without it"
+    for text in ("two words in one-file", ""):
+        token.write_text(text)
+        assert "brought" not in ask(found(**by_tcp), "POST", "/x", 1).value
 
 
-@pytest.fixture
-def token(tmp_path: Path) -> str:
-    (tmp_path / "token").write_text("sesame-0123456789\n")
-    return str(tmp_path / "token")
+def test_without_an_answer_the_setting_is_named() -> None:
+    said = r"^no sidecar answers at /none.sock \(ARBITER_SOCKET\): no such file or directory$"
+    with pytest.raises(NoSidecarError, match=said):
+        ask(found(socket="/none.sock"), "GET", "/fleet")
 
 
-def test_order_brings_the_token_over_tcp(port: int, token: str) -> None:
-    settings = _settings(local_listen=f"127.0.0.1:{port}", token_file=token)
-    assert ask(settings, "POST", "/x", 1).value["brought"] == "Bearer sesame-0123456789"
-
-
-def test_token_does_not_travel_where_it_is_not_needed_or_lost(port: int, path: Path, token: str) -> None:
-    by_socket = _settings(local_listen=f"127.0.0.1:{free_port()}", socket=path, token_file=token)
-    assert "brought" not in ask(by_socket, "POST", "/x", 1).value
-    over_tcp = _settings(local_listen=f"127.0.0.1:{port}", token_file=token)
-    Path(token).unlink()
-    assert "brought" not in ask(over_tcp, "POST", "/x", 1).value
-
-
-def test_without_an_answer_both_places_are_named(run_dir: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    with pytest.raises(NoSidecarError) as error:
-        ask(_settings(local_listen=address, socket=run_dir / "none.sock"), "GET", "/fleet")
-    assert str(error.value) == (
-        f"no sidecar answers at {run_dir / 'none.sock'} (ARBITER_SOCKET): no such file or directory; "
-        f"no sidecar answers at {address} (ARBITER_LOCAL_LISTEN): connection refused"
-    )
-
-
-@pytest.mark.parametrize("page", ["/page", "/list"])
-def test_another_server_is_no_sidecar(port: int, page: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("/page", " does not answer as a sidecar does: "),
+        ("/list", " does not answer as a sidecar does: not an object"),
+        ("/fleet?x=1", ": /fleet is not served here; ARBITER_LOCAL_LISTEN has to name the local listener of a sidecar"),
+    ],
+    ids=["HTML", "no object", "public listener"],
+)
+def test_another_server_is_no_sidecar(port: int, path: str, complaint: str) -> None:
     address = f"127.0.0.1:{port}"
     with pytest.raises(NoSidecarError) as error:
-        ask(_settings(local_listen=address), "POST", page, 1)
-    assert str(error.value).startswith(f"{address} (ARBITER_LOCAL_LISTEN) does not answer as a sidecar does: ")
-
-
-def test_public_listener_is_named_as_such(port: int) -> None:
-    address = f"127.0.0.1:{port}"
-    with pytest.raises(NoSidecarError) as error:
-        ask(_settings(local_listen=address), "POST", "/fleet?x=1", 1)
-    assert str(error.value) == (
-        f"{address} (ARBITER_LOCAL_LISTEN): /fleet is not served here; "
-        "ARBITER_LOCAL_LISTEN has to name the local listener of a sidecar"
-    )
+        ask(found(local_listen=address), "POST", path, 1)
+    assert str(error.value).startswith(f"{address} (ARBITER_LOCAL_LISTEN){complaint}")
 
 
 # -- a sidecar elsewhere ----------------------------------------------------------------------------------------

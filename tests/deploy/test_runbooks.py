@@ -150,7 +150,7 @@ def test_every_command_followed_in_an_incident_shows_what_the_page_says(
             'health-arbiter hold --for 1h --reason "..." --author NAME', suspect, r"held: the service by NAME, 1h left"
         )
         reader.types("health-arbiter fleet", other, r"^hold    the service by NAME, 1h left: \.\.\.$")
-        reader.types("health-arbiter release", other, "the service is released; a suspect asks again within")
+        reader.types("health-arbiter release", other, "the service is released; a suspect asks again at its next check")
         assert (
             command(other, "hold", "--for", "1h", "--reason", "x", "--author", "y", "--instance", _instance(other)).code
             == 0
@@ -163,7 +163,7 @@ def test_every_command_followed_in_an_incident_shows_what_the_page_says(
         )
 
         # paused: end the pause, and one is tried at once; put it back, and cull one by hand
-        reader.types("health-arbiter release", suspect, "a suspect asks again within")
+        reader.types("health-arbiter release", suspect, "a suspect asks again at its next check")
         (tried,) = wait_for(driver.down, timeout_s=60, what="the fleet tries one container at once")
     reader.types("health-arbiter revive", tried, rf"revived: instance {_instance(tried)}")
     assert tried.health()[0] == 200

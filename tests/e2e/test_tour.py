@@ -56,7 +56,7 @@ SHOWN: Final = (
     r"held: the service by .*: looking at redis",
     r"suspect: 5 server errors",
     r"claim denied \(hold\)",
-    r"the service is released; a suspect asks again within ",
+    r"the service is released; a suspect asks again at its next check",
     r"(draining|down): 6 server errors",
     r"claim granted: 2 of 10 in use",
     r"revived: instance one: it is up again",

@@ -16,7 +16,6 @@ import click
 
 from sidecar.cli import local_api
 from sidecar.cli.doctor import Finding, fail, ok, page_names, warn
-from sidecar.cli.local_api import Asking
 from sidecar.cli.terminal import cause
 from sidecar.config import addresses, contradictions, redis_urls
 from sidecar.config.addresses import Target, parse_target
@@ -37,10 +36,10 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where 
 
 def of_sidecar(config: Config) -> Iterator[Finding]:
     """Whether one answers here, with these settings, and what it knows of itself."""
-    asking = Asking.of(config)
     try:
-        fleet = local_api.ask(asking, "GET", "/fleet").value
-        why = local_api.ask(asking, "GET", "/why?format=json").value
+        listener = local_api.local_listener(config.server.socket, config.server.local_listen)
+        fleet = local_api.ask(listener, "GET", "/fleet").value
+        why = local_api.ask(listener, "GET", "/why?format=json").value
     except local_api.NoSidecarError as error:
         yield warn(NO_SIDECAR, error.message)
         return
