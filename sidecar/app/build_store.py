@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from sidecar.config import redis_urls, syntax
 from sidecar.config.settings import ENFORCE, SHADOW
-from sidecar.core.fleet.fleet_settings import OFF, FleetSettings, RotationPlan, Share
+from sidecar.core.fleet.fleet_settings import OFF, FleetSettings, Share
+from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.types import US_PER_S
 from sidecar.store.budget import Counter, FleetBudget
 

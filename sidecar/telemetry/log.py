@@ -28,7 +28,7 @@ from sidecar.core.fleet.fleet_events import (
     SettingsDiffer,
     StoreBack,
 )
-from sidecar.core.fleet.fleet_settings import RotationPlan
+from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.life.container import Container, Record
 from sidecar.core.life.events import (
     Culled,

@@ -15,7 +15,8 @@ from harness.claims import beat, claim, down, lease, suspect
 from sidecar.app import build_store
 from sidecar.config.load import load
 from sidecar.core.claims import CauseTrial, Claim, Denied, Fleet, Granted, Unknown
-from sidecar.core.fleet.fleet_settings import FleetSettings, RotationPlan, Share
+from sidecar.core.fleet.fleet_settings import FleetSettings, Share
+from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.types import Hold
 from sidecar.store.budget import Counter
 

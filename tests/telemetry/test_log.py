@@ -37,7 +37,8 @@ from sidecar.core.fleet.fleet_events import (
     SettingsDiffer,
     StoreBack,
 )
-from sidecar.core.fleet.fleet_settings import RotationPlan, Share
+from sidecar.core.fleet.fleet_settings import Share
+from sidecar.core.fleet.rotation import RotationPlan
 from sidecar.core.life.container import Record, start
 from sidecar.core.life.events import (
     CullOrdered,

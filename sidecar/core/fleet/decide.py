@@ -79,7 +79,7 @@ def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
     cause, member = trial.name(draft, claim.cause), MemberKey(claim.incarnation, claim.identity)
     used, capacity, alive = grant_window.used(draft), draft.limits.capacity, draft.available
     if refusal := gates.refuse_claim(draft, claim, cause):
-        return _denied(draft, claim.instance, used, capacity, refusal), draft.edits()
+        return _denied(draft, used, capacity, refusal), draft.edits()
     has_token, is_replay = grant_window.has_token(draft, claim), gates.is_replay(draft, claim)
     outcomes.grant(draft, claim.instance, claim.claim_id, member, cause, is_lease=False)
     trial.culled(draft, cause)
@@ -98,7 +98,7 @@ def _retire(draft: Draft, lease: LeaseRequest) -> tuple[Answer, Edits]:
     slot, capacity, alive = gates.replayed_slot(draft, lease), gates.slots(draft, lease), draft.available
     is_replay = slot is not None
     if refusal := gates.refuse_retirement(draft, lease):
-        return _denied(draft, instance, len(draft.leases), capacity, refusal), draft.edits()
+        return _denied(draft, len(draft.leases), capacity, refusal), draft.edits()
     if slot is None:
         slot = draft.leases[instance] = Slot(holder, lease.incarnation, draft.now_us, round(lease.timeout_s * US_PER_S))
         outcomes.lost(draft, (instance,))
@@ -176,8 +176,7 @@ def _release(draft: Draft, order: EndHold) -> tuple[bool, Edits]:
 # -- refusals -------------------------------------------------------------------------------------------------------
 
 
-def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: GateRefusal) -> Denied:
-    held = draft.hold_on(instance) if refusal.reason == "hold" else None
+def _denied(draft: Draft, used: int, capacity: int, refusal: GateRefusal) -> Denied:
     return Denied(
         refusal.reason,
         used,
@@ -186,8 +185,8 @@ def _denied(draft: Draft, instance: str, used: int, capacity: int, refusal: Gate
         alive=draft.available,
         suspect=draft.suspect,
         cause=common_cause(draft.view.causes),
-        hold=held[1].shown(held[0]) if held else None,
-        is_other_process=refusal.reason == "newborn" and gates.other_process_wait_us(draft) > 0,
+        hold=refusal.hold,
+        is_other_process=refusal.is_other_process,
     )
 
 

@@ -85,14 +85,6 @@ class Draft:
         """Suspects of this cause that were ``refused`` a token, or those of them that ``recovered`` or ``ended``."""
         return self.view.control.get(f"{word}|{cause}", 0)
 
-    def hold_on(self, instance: str) -> tuple[str, HoldRow] | None:
-        """The hold in force on the service, or else on this instance, with its scope."""
-        for scope in dict.fromkeys(("", instance)):
-            row = self.holds.get(scope)
-            if row is not None and row.left_us(self.now_us):
-                return scope, row
-        return None
-
     # -- what is written ------------------------------------------------------------------------------------------
 
     def edits(self) -> Edits:

@@ -16,7 +16,7 @@ from sidecar.core.fleet.grant_window import RULES, Quota
 from sidecar.core.fleet.records import Slot
 from sidecar.core.fleet.trial import FIRST
 from sidecar.core.fleet.view import MemberKey, differ
-from sidecar.core.types import US_PER_S
+from sidecar.core.types import US_PER_S, Hold
 
 OTHER_PROCESS_US: Final = 15 * US_PER_S
 """How long another process of the server grants nothing at least. A master that Sentinel demotes takes writes for up to
@@ -26,10 +26,16 @@ UNPROVEN_CAUSES: Final = 2
 
 
 class GateRefusal(NamedTuple):
-    """Why a gate refuses: a word of ``words.REFUSALS``, and the microseconds after which to ask again."""
+    """Why a gate refuses."""
 
     reason: str
+    """A word of ``words.REFUSALS``."""
     wait_us: int
+    """After this time it is worth asking again."""
+    hold: Hold | None = None
+    """The hold that refuses."""
+    is_other_process: bool = False
+    """The store is another process than before."""
 
 
 def refuse_claim(draft: Draft, claim: Claim, cause: str) -> GateRefusal | None:
@@ -67,9 +73,12 @@ def refuse_retirement(draft: Draft, lease: LeaseRequest) -> GateRefusal | None:
 
 
 def by_hold(draft: Draft, instance: str) -> GateRefusal | None:
-    """Refuse everything while a hold is in force."""
-    held = draft.hold_on(instance)
-    return GateRefusal("hold", held[1].left_us(draft.now_us)) if held else None
+    """Refuse everything while a hold is in force on the service, or else on this instance."""
+    for scope in ("", instance):
+        row = draft.holds.get(scope)
+        if row is not None and (left_us := row.left_us(draft.now_us)):
+            return GateRefusal("hold", left_us, row.shown(scope))
+    return None
 
 
 def is_replay(draft: Draft, claim: Claim) -> bool:
@@ -122,14 +131,10 @@ def by_data_loss(draft: Draft) -> GateRefusal | None:
     wait_us = epoch.lost_us + limits.window_us + 1 - draft.now_us
     if epoch.lost_us and wait_us > 0:
         return GateRefusal("data_loss", wait_us)
-    wait_us = max(epoch.born_us, epoch.silent_us) + limits.expiry_us // 2 - draft.now_us
-    wait_us = max(wait_us, other_process_wait_us(draft))
-    return GateRefusal("newborn", wait_us) if wait_us > 0 else None
-
-
-def other_process_wait_us(draft: Draft) -> int:
-    """Microseconds until every sidecar has had the time to beat at the process that follows another; 0 after that."""
-    return max(0, draft.epoch.met_us + max(OTHER_PROCESS_US, draft.limits.expiry_us // 2) - draft.now_us)
+    # Until then every sidecar has had the time to beat at the process that follows another.
+    process_us = epoch.met_us + max(OTHER_PROCESS_US, limits.expiry_us // 2) - draft.now_us
+    wait_us = max(process_us, max(epoch.born_us, epoch.silent_us) + limits.expiry_us // 2 - draft.now_us)
+    return GateRefusal("newborn", wait_us, is_other_process=process_us > 0) if wait_us > 0 else None
 
 
 # -- trial ----------------------------------------------------------------------------------------------------------

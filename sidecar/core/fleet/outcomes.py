@@ -181,16 +181,9 @@ def _places(draft: Draft, came_us: int) -> list[str]:
     out = [
         (cull.occupied_us > draft.now_us, cull.at_us, name)
         for name, cull in draft.culls.items()
-        if cull.phase == "out" and _heard_us(draft, cull) <= came_us
+        if cull.phase == "out" and cull.heard_us(draft.limits.expiry_us) <= came_us
     ]
     return [name for _, _, name in sorted(out)]
-
-
-def _heard_us(draft: Draft, cull: Cull) -> int:
-    """When the sidecar of a missing container beat last, as far as is known."""
-    expiry_us = draft.limits.expiry_us
-    has_left = cull.occupied_us < max(cull.at_us, cull.down_us) + expiry_us
-    return cull.occupied_us if has_left else cull.occupied_us - expiry_us
 
 
 def _revive(draft: Draft, instance: str, cull: Cull) -> None:

@@ -195,7 +195,7 @@ class Cull(StoredRecord):
     phase: str = "out"
     is_lease: bool = False
     occupied_us: int = 0
-    """Until then its sidecar is still there, or may not know of the grant."""
+    """Until then its place is taken: an expiry after the last beat of its sidecar, or until that one said goodbye."""
     down_us: int = 0
     """The last beat that said it is down."""
     by: str = ""
@@ -211,6 +211,11 @@ class Cull(StoredRecord):
     ended: int = 0
     identity: str = ""
     """That of the container, as in ``Claim``."""
+
+    def heard_us(self, expiry_us: int) -> int:
+        """When its sidecar beat last, as far as ``occupied_us`` tells."""
+        said_goodbye = self.occupied_us < max(self.at_us, self.down_us) + expiry_us
+        return self.occupied_us if said_goodbye else self.occupied_us - expiry_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,8 @@ def test_other_process_grants_nothing_until_every_sidecar_can_have_beaten_there(
     epoch: Epoch, beat_s: int, wait_s: int
 ) -> None:
     draft = draft_of(View(NOW, epoch=epoch), replace(TERMS, beat_us=beat_s * S))
-    assert gates.by_data_loss(draft) == (GateRefusal("newborn", wait_s * S) if wait_s else None)
+    refusal = GateRefusal("newborn", wait_s * S, is_other_process=bool(epoch.met_us))
+    assert gates.by_data_loss(draft) == (refusal if wait_s else None)
 
 
 # -- stories: flushed, older, stepped -------------------------------------------------------------------------

@@ -43,9 +43,7 @@ ONE = HoldRow("bob", "look", 50, 250)
 )
 def test_hold_refuses_until_it_is_over(instance: str, now_us: int, shown: Hold | None, wait_us: int) -> None:
     draft = draft_of(View(now_us, holds={"": SERVICE, "one": ONE}))
-    found = draft.hold_on(instance)
-    assert (found[1].shown(found[0]) if found else None) == shown
-    assert gates.by_hold(draft, instance) == (GateRefusal("hold", wait_us) if shown else None)
+    assert gates.by_hold(draft, instance) == (GateRefusal("hold", wait_us, shown) if shown else None)
 
 
 # -- trial ------------------------------------------------------------------------------------------------------------
