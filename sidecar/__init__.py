@@ -6,7 +6,7 @@ The way of one error, from ``POST /errors`` to the 503; ``tests/test_walk.py`` f
 2. ``controller.inbox.Inbox.offer`` keeps the report until the controller takes it. If it is full, the app gets a 503.
 3. ``controller.container_controller.Controller.advance``, the only writer of the state, takes everything that waits.
 4. ``core.measure.measurements.Measurements.take`` counts the error in the window.
-5. ``core.life.assessment.judge`` compares the window with the limits and with the fleet: a verdict.
+5. ``core.life.detectors.judge`` compares the window with the limits and with the fleet: a verdict.
 6. ``core.life.transitions.step`` makes the container suspect; ``controller.membership.Membership.beat`` announces it.
 7. ``core.life.culling.pursue`` wants a token after the settle, and ``controller.effects.EffectRunner.carry_out`` asks.
 8. ``store.budget.FleetBudget.claim`` reads the fleet's state, and ``core.fleet.decide.decide`` applies every gate.

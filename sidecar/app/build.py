@@ -16,6 +16,7 @@ from sidecar import __version__
 from sidecar.app import build_store
 from sidecar.config import addresses, syntax
 from sidecar.controller.container_controller import Controller
+from sidecar.controller.effects import EffectRunner, Runtime
 from sidecar.controller.inbox import Inbox, IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
@@ -23,6 +24,7 @@ from sidecar.controller.membership import Membership, about
 from sidecar.core.claims import NAMELESS, RandomIdentity
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.members import digest_of
+from sidecar.core.life.assessment import Assessment
 from sidecar.core.life.container import Container, start
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FLOOR, FULL, Weight
@@ -203,7 +205,7 @@ async def _controller(
     publish: Callable[[Snapshot], None],
     hook: Hook | None,
 ) -> Controller:
-    rules = policy(config)
+    rules, runtime = policy(config), Runtime(time.monotonic, time.time, _rng(), partial(observers.failed, "step"))
     measurements = Measurements(
         round(config.judging.error_window),
         int(time.monotonic()),
@@ -214,19 +216,13 @@ async def _controller(
     container, ids = await _container(config.identity.app, journal, rules)
     return Controller(
         container,
+        Assessment(measurements, weight, rules),
+        EffectRunner(budget, journal, inbox.put, runtime, policy=rules, hook=hook),
+        inbox,
+        runtime,
         policy=rules,
-        measurements=measurements,
-        weight=weight,
-        budget=budget,
-        journal=journal,
-        clock=time.monotonic,
-        wall=time.time,
-        rng=_rng(),
         observe=observers.step,
-        on_failure=partial(observers.failed, "step"),
-        inbox=inbox,
         publish=publish,
-        hook=hook,
         ids=ids,
     )
 

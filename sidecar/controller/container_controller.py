@@ -13,12 +13,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
-from random import Random
 from typing import Final
 
-from sidecar.controller.effects import CullHook, EffectRunner, TokenBudget
+from sidecar.controller.effects import EffectRunner, Runtime
 from sidecar.controller.inbox import IdStatus, Inbox, IncarnationIds, LatchWritten, Message, Reports, incarnation_id
-from sidecar.controller.journal import Journal
 from sidecar.core.app_reports import ErrorReport, Report
 from sidecar.core.claims import REVIVED, RandomIdentity
 from sidecar.core.explain.samples import CullEvidence
@@ -39,8 +37,6 @@ from sidecar.core.life.events import (
     Trigger,
 )
 from sidecar.core.life.retiring import due_at
-from sidecar.core.measure.measurements import Measurements
-from sidecar.core.measure.weight import Weight
 from sidecar.core.types import CHECK_JITTER, Policy, State, Verdict
 
 _WELL: Final = (State.UP, State.RETIRING)
@@ -49,64 +45,42 @@ RESTARTS_A_SECOND: Final = 10
 
 
 class Controller:
-    """Keeps the state and the measurements of one container, and moves the state as the measurements demand.
+    """Keeps the state of one container, and moves it as its measurements demand.
 
-    ``clock`` gives monotonic seconds, ``wall`` Unix seconds. ``observe`` is called with each step, ``publish`` with
-    each snapshot, ``on_failure`` with each exception of a step or an observer; none of them may block. ``hook``
-    captures evidence between a grant and the drain.
+    ``observe`` is called with each step, ``publish`` with each snapshot; neither may block.
     """
 
     def __init__(
         self,
         container: Container,
+        assessment: Assessment,
+        effects: EffectRunner,
+        inbox: Inbox,
+        runtime: Runtime,
         *,
         policy: Policy,
-        measurements: Measurements,
-        weight: Weight,
-        budget: TokenBudget,
-        journal: Journal,
-        clock: Callable[[], float],
-        wall: Callable[[], float],
-        rng: Random,
         observe: Callable[[Record], None],
-        on_failure: Callable[[Exception], None],
-        inbox: Inbox | None = None,
         publish: Callable[[Snapshot], None] = lambda _: None,
-        hook: CullHook | None = None,
         ids: IncarnationIds | None = None,
     ) -> None:
-        self.inbox = inbox or Inbox()
         self.container = container
+        self.assessment = assessment
+        self.inbox = inbox
         self.ids = ids or IncarnationIds(container.app_start)
-        self.assessment = Assessment(measurements, weight, policy, clock())
-        self.lag_s = 0.0
+        self.lag_s = 0.0  # of the last turn that was due
         self.stale_reports = 0
-        self._restarts = 0
+        self._effects = effects
+        self._clock, self._wall, self._rng, self._on_failure = runtime
         self._policy = policy
-        self._clock = clock
-        self._wall = wall
-        self._rng = rng
         self._observe = observe
         self._publish = publish
-        self._on_failure = on_failure
-        self._effects = EffectRunner(
-            budget,
-            journal,
-            self.inbox.put,
-            policy=policy,
-            hook=hook,
-            clock=clock,
-            wall=wall,
-            jitter=rng.random,
-            on_failure=on_failure,
-        )
+        self._restarts = 0  # in this second
+        self._next_check = 0.0
+        self._not_before = 0.0  # no judgement for a due transition is tried again before
         self._checked_at: float | None = None
         self._beat_error = ""
         self._last_cull: CullEvidence | None = None
-        self._next_check = 0.0
-        self._not_before = 0.0
-        self._has_news = False
-        self._publish_snapshot(clock())
+        self._publish_snapshot(self._clock())
 
     # -- what readers see -------------------------------------------------------------------------------------
 
@@ -144,37 +118,34 @@ class Controller:
                 now = self._clock()
                 wake_at = self._wake_at(now)
                 messages = await self.inbox.take(wake_at - now)
-                self.advance(messages, self._clock(), wake_at)
-
-    def advance(self, messages: Sequence[Message] | deque[Message], now: float, wake_at: float) -> None:
-        """Take one turn: handle ``messages`` and do what is due at ``now``; ``wake_at`` is when the turn was due."""
-        if now >= wake_at:
-            self.lag_s = now - wake_at
-        self._guarded(self._pass_second, now)
-        self._has_news = False
-        for message in messages:
-            self._guarded(self._handle, message, now)
-        if now >= self._next_check:
-            self._guarded(self._check, now)
-        elif self._has_news and self.container.state in _WELL:
-            self._guarded(self._judge_news, now)
-        elif (now >= self._due() or self._is_drained()) and not self._guarded(self._judge, now):
-            self._not_before = now + 1.0
-        self._guarded(self._publish_snapshot, now)
+                now = self._clock()
+                if now >= wake_at:
+                    self.lag_s = now - wake_at
+                self.advance(messages, now)
 
     def _wake_at(self, now: float) -> float:
-        """When the next turn is due: at the next check or transition, and earlier if the next second changes anything.
+        """When the next turn is due if no message comes: at a check, for a transition, or when the second is over.
 
-        Each wake-up costs more than the turn itself, and most sidecars have nothing to count most of the time.
+        A container that is up and has nothing to count sleeps through the seconds, because a wake-up costs more than
+        the turn itself. In every other state readers see how much time is left.
         """
         wake_at = min(self._next_check, self._due())
-        if not self._is_quiet():
-            wake_at = min(wake_at, int(now) + 1.0)
-        return max(now, wake_at)
+        is_quiet = self.container.state is State.UP and self.assessment.is_quiet
+        return max(now, wake_at if is_quiet else min(wake_at, int(now) + 1.0))
 
-    def _is_quiet(self) -> bool:
-        """Whether no second before the next check changes what readers see; in other states they see the time left."""
-        return self.container.state is State.UP and self.assessment.is_quiet
+    def advance(self, messages: Sequence[Message] | deque[Message], now: float) -> None:
+        """Take one turn: pass the second, handle ``messages``, judge if there is a reason to, show the result."""
+        self._guarded(self._pass_second, now)
+        for message in messages:
+            self._guarded(self._handle, message, now)
+        has_reports = any(isinstance(message, Reports) for message in messages)
+        if now >= self._next_check:
+            self._guarded(self._check, now)
+        elif has_reports and self.container.state in _WELL:
+            self._guarded(self._judge_reports, now)
+        elif now >= self._due() or (has_reports and self._is_drained()):
+            self._guarded(self._judge_due, now)
+        self._guarded(self._publish_snapshot, now)
 
     def _due(self) -> float:
         """When a transition is due; after a step that failed not at once again, or the loop would spin."""
@@ -182,15 +153,13 @@ class Controller:
         return inf if due is None else max(due, self._not_before)
 
     def _is_drained(self) -> bool:
-        return self._has_news and is_drained(self.container, self.assessment.measurements.idle_at)
+        return is_drained(self.container, self.assessment.measurements.idle_at)
 
-    def _guarded(self, work: Callable[..., None], *arguments: object) -> bool:
+    def _guarded(self, work: Callable[..., None], *arguments: object) -> None:
         try:
             work(*arguments)
         except Exception as error:  # noqa: BLE001 - one bad step must not end the sidecar
             self._on_failure(error)
-            return False
-        return True
 
     def _pass_second(self, now: float) -> None:
         if self.assessment.turn(self.container, now):
@@ -211,7 +180,13 @@ class Controller:
     def _judge(self, now: float) -> None:
         self._act_on(self.assessment.verdict(now), now)
 
-    def _judge_news(self, now: float) -> None:
+    def _judge_due(self, now: float) -> None:
+        """Judge because a transition is due. If that fails it is tried again, but not before a second has passed."""
+        self._not_before = now + 1.0
+        self._judge(now)
+        self._not_before = now
+
+    def _judge_reports(self, now: float) -> None:
         """Judge what was just reported. Under a flood this happens once a turn, and only a bad verdict is a step."""
         verdict = self.assessment.verdict(now)
         if not verdict.is_fine:
@@ -257,7 +232,6 @@ class Controller:
                 self.assessment.measurements.take(report, now)
                 if isinstance(report, ErrorReport) and report.version not in (None, "", self.container.app_version):
                     self.container = self.container._replace(app_version=report.version)
-        self._has_news = True
 
     def _is_current(self, name: str, now: float) -> bool:
         """Whether a report of this incarnation counts; the first report of a new incarnation begins its life."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final, Protocol, TypeVar
+from random import Random
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from sidecar.controller.inbox import LatchWritten, Message
 from sidecar.controller.journal import Journal, Memory
@@ -59,11 +60,19 @@ class TokenBudget(Protocol):
         """Give back a lease, or the token of a claim; return whether it was in use."""
 
 
+class Runtime(NamedTuple):
+    """What the controller and its effects take of the process that runs them."""
+
+    clock: Callable[[], float]  # monotonic seconds
+    wall: Callable[[], float]  # Unix seconds
+    rng: Random
+    on_failure: Callable[[Exception], None]  # receives every exception; it may not block
+
+
 class EffectRunner:
     """Carries out effects while it is ``open``, and hands each answer to ``put``.
 
-    ``hook`` captures evidence after a grant. ``wall`` gives Unix seconds, ``clock`` monotonic seconds, ``jitter`` a
-    number from 0 to 1. ``on_failure`` receives every exception.
+    ``hook`` captures evidence between a grant and the drain.
     """
 
     def __init__(
@@ -71,13 +80,10 @@ class EffectRunner:
         budget: TokenBudget,
         journal: Journal,
         put: Callable[[Message], None],
+        runtime: Runtime,
         *,
         policy: Policy,
-        hook: CullHook | None,
-        clock: Callable[[], float],
-        wall: Callable[[], float],
-        jitter: Callable[[], float],
-        on_failure: Callable[[Exception], None],
+        hook: CullHook | None = None,
     ) -> None:
         self.unwritten_latch: Latch | None = None
         """That of a grant that is not on disk yet. ``LatchWritten`` is put when the wait for it is over."""
@@ -86,10 +92,7 @@ class EffectRunner:
         self._put = put
         self._policy = policy
         self._hook = hook
-        self._clock = clock
-        self._wall = wall
-        self._jitter = jitter
-        self._on_failure = on_failure
+        self._clock, self._wall, self._rng, self._on_failure = runtime
         self._claim: asyncio.Task[None] | None = None
         self._returning = asyncio.Lock()
         self._unreturned: dict[str, str] = {}  # holders of tokens and leases, with their instances
@@ -179,7 +182,7 @@ class EffectRunner:
                     self._start_to_give_back(claim.instance, claim.claim_id)
                     answer = again
         took_s = self._clock() - began - hook_s
-        self._put(Answered(ClaimToken(claim.claim_id), answer, self._wall(), self._jitter(), took_s, capture))
+        self._put(Answered(ClaimToken(claim.claim_id), answer, self._wall(), self._rng.random(), took_s, capture))
 
     async def _captured(self, hook: CullHook, claim: Claim, reason: str) -> str | None:
         """The output of the hook. A failure of the hook is reported and does not stop the cull."""
@@ -193,7 +196,7 @@ class EffectRunner:
         began = self._clock()
         answer = await self._answer(self._budget.retire, lease, lease.holder)
         took_s = self._clock() - began
-        self._put(Answered(RequestLease(lease.holder), answer, self._wall(), self._jitter(), took_s))
+        self._put(Answered(RequestLease(lease.holder), answer, self._wall(), self._rng.random(), took_s))
 
     async def _answer(self, ask: Callable[[Request], Awaitable[Answer]], request: Request, holder: str) -> Answer:
         """Ask when the journal is written, and what this holder got before is given back: it would be replayed."""
@@ -219,7 +222,7 @@ class EffectRunner:
         for tries in range(MOST_RETURNS):
             if await self._returned(holder) is None:
                 return
-            await asyncio.sleep(unknown_delay(tries) * (1 + CLAIM_JITTER * self._jitter()))
+            await asyncio.sleep(unknown_delay(tries) * (1 + CLAIM_JITTER * self._rng.random()))
         self._unreturned.pop(holder, None)
 
     async def _returned(self, holder: str) -> Unknown | None:

@@ -25,8 +25,8 @@ from sidecar.core.claims import Beat, Fleet, Presence, Unknown
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
 from sidecar.core.fleet.members import About
-from sidecar.core.life.assessment import RATIO_MIN_REQUESTS
 from sidecar.core.life.container import Container, Snapshot
+from sidecar.core.life.detectors import RATIO_MIN_REQUESTS
 from sidecar.core.life.events import BeatAnswered, BeatUnanswered
 from sidecar.core.types import Evidence
 

@@ -16,12 +16,14 @@ from fleet.rules import FleetRules
 from fleet.traffic import App
 from harness.memory_store import MemoryStore
 from sidecar.controller.container_controller import Controller
+from sidecar.controller.effects import EffectRunner, Runtime
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal, Memory
 from sidecar.controller.membership import Membership
 from sidecar.core.app_reports import ErrorReport, Report
 from sidecar.core.claims import RandomIdentity
 from sidecar.core.fleet.fleet_events import BeatRecord
+from sidecar.core.life.assessment import Assessment
 from sidecar.core.life.container import Container, Record, Snapshot, start
 from sidecar.core.life.events import StopRequested
 from sidecar.core.measure.measurements import Measurements
@@ -89,24 +91,21 @@ class Member:
             on_answer=site.on_beat,
             on_failure=loop.fail,
         )
+        measurements = Measurements(
+            rules.window_s,
+            int(self.clock()),
+            known_kinds=[kind for kind, _ in rules.policy.kind_limits],
+            ignored_kinds=rules.ignored_kinds,
+        )
+        runtime = Runtime(self.clock, lambda: loop.wall_s, self._rng, loop.fail)
         self.controller = Controller(
             self._begin(saved),
+            Assessment(measurements, Weight(floor=rules.weight_floor), rules.policy),
+            EffectRunner(budget, self.journal, inbox.put, runtime, policy=rules.policy),
+            inbox,
+            runtime,
             policy=rules.policy,
-            measurements=Measurements(
-                rules.window_s,
-                int(self.clock()),
-                known_kinds=[kind for kind, _ in rules.policy.kind_limits],
-                ignored_kinds=rules.ignored_kinds,
-            ),
-            weight=Weight(floor=rules.weight_floor),
-            budget=budget,
-            journal=self.journal,
-            clock=self.clock,
-            wall=lambda: loop.wall_s,
-            rng=self._rng,
             observe=partial(site.on_step, self),
-            on_failure=loop.fail,
-            inbox=inbox,
             publish=self._publish,
         )
         self._task = loop.create_task(self._run())

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Self
 
 from harness.virtual_time import VirtualLoop, settle
 from sidecar.controller.container_controller import Controller
+from sidecar.controller.effects import EffectRunner, Runtime
+from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal, Memory
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Report
 from sidecar.core.claims import NO_IDENTITY, Answer, Claim, Fleet, LeaseRequest, Presence, RandomIdentity, Unknown
+from sidecar.core.life.assessment import Assessment
 from sidecar.core.life.container import start
 from sidecar.core.life.events import BeatAnswered, Checked, Event, Moved
 from sidecar.core.measure.measurements import Measurements
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sidecar.controller.effects import CullHook
-    from sidecar.controller.inbox import Inbox
     from sidecar.core.life.container import Container, Record, Snapshot
 
 WALL_S = 1_700_000_000.0
@@ -134,7 +136,6 @@ class ControllerRig:
         *,
         container: Container | None = None,
         window_s: int = 60,
-        measurements: Measurements | None = None,
         weight: Weight = WEIGHED,
         journal: Journal | None = None,
         observe: Callable[[Record], None] | None = None,
@@ -151,21 +152,17 @@ class ControllerRig:
         self.failures: list[Exception] = []
         self.budget = ManualBudget()
         self.notes = MemoryJournal()
+        inbox = inbox or Inbox()
+        runtime = Runtime(loop.time, lambda: WALL_S, rng or NoChance(0), self.failures.append)
         self.controller = Controller(
             container or start("web/a", loop.time(), policy, identity=IDENTITY),
+            Assessment(Measurements(window_s, int(loop.time())), weight, policy),
+            EffectRunner(self.budget, journal or self.notes, inbox.put, runtime, policy=policy, hook=hook),
+            inbox,
+            runtime,
             policy=policy,
-            measurements=measurements or Measurements(window_s, int(loop.time())),
-            weight=weight,
-            budget=self.budget,
-            journal=journal or self.notes,
-            clock=loop.time,
-            wall=lambda: WALL_S,
-            rng=rng or NoChance(0),
             observe=self._beating(observe or self._observe),
-            on_failure=self.failures.append,
-            hook=hook,
             publish=publish,
-            inbox=inbox,
         )
         self.running = loop.create_task(self.controller.run())
 

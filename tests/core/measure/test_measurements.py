@@ -18,7 +18,7 @@ from sidecar.core.app_reports import (
     Results,
     Sample,
 )
-from sidecar.core.life.assessment import judge
+from sidecar.core.life.detectors import judge
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.window import OTHER
 from sidecar.core.types import Evidence, Policy
