@@ -1,4 +1,4 @@
-"""``fleet``: a few lines about all of it, then a row for each container, those that need attention first.
+"""``fleet``: a few lines about all of it, and what to do; then a row for each container, the most urgent first.
 
 The input is the JSON of ``GET /fleet``. Text from people and apps is printed without control characters.
 """
@@ -32,11 +32,7 @@ COLUMNS: Final = (*ALWAYS, "age", "errors", "weight", "version", "node", "app", 
 """The columns. Of those behind the first ones, as many are shown as fit and as a container has a value for."""
 
 ROWS_LIMIT: Final = 40
-_NAMES_LIMIT: Final = 5
-"""Maximum number of instance names in one line."""
-
 _EXACT_S: Final = 600
-_RELEASE: Final = "look for the cause, or try again at once with health-arbiter release"
 
 Row = Mapping[str, str]
 """One container: column -> text. What the fleet does not know of it is missing."""
@@ -61,17 +57,17 @@ def fleet(ctx: click.Context, /, *, is_all: bool, as_json: bool) -> int:
     return EXIT_FAILED
 
 
-def as_text(seen: dict[str, Any], now: float, width: int, limit: int | None) -> list[str]:
+def as_text(answer: dict[str, Any], now: float, width: int, limit: int | None) -> list[str]:
     """The whole answer as lines for a terminal of this width, with all rows that need attention.
 
     There are at most ``limit`` rows beside those, None: no limit.
     """
-    lines = [coloured(line, line.partition(" ")[0]) for line in head(seen, now)]
-    every, fleet = rows(seen, now), seen["fleet"]
+    lines = [coloured(line, line.partition(" ")[0]) for line in head(answer, now)]
+    every, fleet = rows(answer, now), answer["fleet"]
     urgent = sum(row["state"] in RANKS for row in every)
     shown = every if limit is None else every[: max(limit, urgent)]
     lines += ["", *table(shown, width)] if shown else []
-    unlisted = fleet["alive"] + _out(fleet) - len(seen["members"]) if fleet and seen["members"] else 0
+    unlisted = fleet["alive"] + _out(fleet) - len(answer["members"]) if fleet and answer["members"] else 0
     if left_out := len(every) - len(shown) + max(0, unlisted):
         lines.append(f"... and {left_out} more: --all shows those that are known")
     return lines
@@ -80,10 +76,10 @@ def as_text(seen: dict[str, Any], now: float, width: int, limit: int | None) -> 
 # -- rows -------------------------------------------------------------------------------------------------------
 
 
-def rows(seen: dict[str, Any], now: float) -> list[Row]:
+def rows(answer: dict[str, Any], now: float) -> list[Row]:
     """Every known container: the most urgent first, then those that ended, then those that are fine."""
-    made = [(_row(member, now), member["age_s"]) for member in seen["members"]]
-    for member in seen.get("departed", ()):
+    made = [(_row(member, now), member["age_s"]) for member in answer["members"]]
+    for member in answer.get("departed", ()):
         gone = {"instance": member["instance"], "state": GONE, "heard": f"silent for {span(member['age_s'])}"}
         made.append((gone, member["age_s"]))
     made.sort(key=lambda pair: (_urgency(pair[0]["state"], pair[1]), pair[0]["instance"]))
@@ -98,21 +94,21 @@ def _urgency(state: str, age_s: float) -> tuple[int, float]:
 
 
 def _row(member: dict[str, Any], now: float) -> Row:
-    state, cause = DUPLICATE if member.get("duplicate") else member["state"], member["kind"]
-    row = {"instance": member["instance"], "state": state, "cause": cause}
+    state = DUPLICATE if member.get("duplicate") else member["state"]
+    row = {"instance": member["instance"], "state": state, "cause": member["kind"]}
     if member["since"] is not None:
         row["since"] = span(now - member["since"])
     if member["presence"] != "down":
         row["heard"] = f"{span(member['age_s'])} ago"
-    if about := member.get("about"):
+    if told := member.get("about"):
         row |= {
-            "errors": f"{about['errors']}/{about['limit']}",
-            "weight": f"{about['weight']}%",
-            "incarnation": about["incarnation"],
-            "version": about["version"],
-            "node": about.get("node") or "",
-            "app": about.get("app_version") or "",
-            "age": span(now - about["born"]) if about.get("born") else "",
+            "errors": f"{told['errors']}/{told['limit']}",
+            "weight": f"{told['weight']}%",
+            "incarnation": told["incarnation"],
+            "version": told["version"],
+            "node": told.get("node") or "",
+            "app": told.get("app_version") or "",
+            "age": span(now - told["born"]) if told.get("born") else "",
         }
     return row
 
@@ -133,22 +129,24 @@ def table(shown: Sequence[Row], width: int) -> list[str]:
 # -- lines about the fleet --------------------------------------------------------------------------------------
 
 
-def head(seen: dict[str, Any], now: float) -> Iterator[str]:
-    """The lines about the whole fleet; ``now`` in Unix seconds, for the time that a hold still lasts."""
-    fleet = seen["fleet"]
-    yield _headline(seen, now)
-    if seen.get("bound"):
-        yield plain(f"bound   {seen['bound']}")
+def head(answer: dict[str, Any], now: float) -> Iterator[str]:
+    """The lines about the whole fleet; ``now`` in Unix seconds, for the time that a hold still lasts.
+
+    What is wrong and what to do is what the sidecar says, as on its page.
+    """
+    fleet, banner = answer["fleet"], answer.get("banner")
+    yield _headline(answer, now)
+    if banner and banner["level"] != "ok":
+        yield plain(f"now     {banner['sentence']}")
+        if banner["action"]:
+            yield plain(f"do      {banner['action']} {banner['command']}".rstrip())
+    if answer.get("bound"):
+        yield plain(f"bound   {answer['bound']}")
     if fleet is not None:
-        yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
-        yield from (_trial(trial, now) for trial in fleet["trials"])
-        yield from _errors(fleet)
-        if common := seen.get("common"):
-            yield plain(f"common  {common['sentence']}")
-        yield from _problems(seen)
-    yield from (f"hold    {hold_line(hold, now)}" for hold in _holds(seen))
-    if seen["local_hold"]:
-        yield f"hold    {hold_line(seen['local_hold'], now)} (known to this sidecar only)"
+        yield from _of_fleet(fleet, now)
+    yield from (f"hold    {hold_line(hold, now)}" for hold in _holds(answer))
+    if answer["local_hold"]:
+        yield f"hold    {hold_line(answer['local_hold'], now)} (known to this sidecar only)"
 
 
 def hold_line(hold: dict[str, Any], now: float) -> str:
@@ -163,16 +161,16 @@ def span(seconds: float) -> str:
     return reasons.span(left if left < _EXACT_S else 60 * ceil(left / 60))
 
 
-def heard_last(seen: dict[str, Any]) -> str:
+def heard_last(answer: dict[str, Any]) -> str:
     """The sentence about an answer that is old, because the store does not answer the sidecar."""
-    age_s = seen.get("fleet_age_s")
+    age_s = answer.get("fleet_age_s")
     ago = "" if age_s is None else f", {span(age_s)} ago"
-    return f"{seen.get('sentence')}: this is what the sidecar heard last{ago}"
+    return f"{answer.get('sentence')}: this is what the sidecar heard last{ago}"
 
 
-def _headline(seen: dict[str, Any], now: float) -> str:
-    fleet, is_shadow = seen["fleet"], seen["mode"] == "shadow"
-    name = plain(f"{seen['service']}{' (shadow)' if is_shadow else ''}")
+def _headline(answer: dict[str, Any], now: float) -> str:
+    fleet, is_shadow = answer["fleet"], answer["mode"] == "shadow"
+    name = plain(f"{answer['service']}{' (shadow)' if is_shadow else ''}")
     if fleet is None:
         return f"{name}: nothing is known of the fleet"
     draining = f"{fleet['draining']} draining, " if fleet.get("draining") else ""
@@ -180,7 +178,7 @@ def _headline(seen: dict[str, Any], now: float) -> str:
     alive, away = fleet["alive"], f"{draining}{fleet['down']} down"
     if is_shadow:  # a container that would be culled is one that serves
         alive, away = alive + _out(fleet), f"{_out(fleet)} would be down"
-    return f"{name}: {alive} alive, {fleet['suspect']} of them suspect, {away}{retiring}{_tokens(seen, now)}"
+    return f"{name}: {alive} alive, {fleet['suspect']} of them suspect, {away}{retiring}{_tokens(answer, now)}"
 
 
 def _out(fleet: dict[str, Any]) -> int:
@@ -188,14 +186,30 @@ def _out(fleet: dict[str, Any]) -> int:
     return int(fleet["down"]) + int(fleet.get("draining", 0))
 
 
-def _tokens(seen: dict[str, Any], now: float) -> str:
-    if seen["used"] is None:
+def _tokens(answer: dict[str, Any], now: float) -> str:
+    if answer["used"] is None:
         return ""
-    budget, used = str(seen["budget"]), seen["used"]
+    budget, used = str(answer["budget"]), answer["used"]
     left = f", {max(0, int(budget) - used)} left" if budget.isdecimal() else ""
-    grants = seen.get("grants")
-    back = f", the next is back in {span(grants[0] + seen['budget_window'] - now)}" if grants else ""
+    grants = answer.get("grants")
+    back = f", the next is back in {span(grants[0] + answer['budget_window'] - now)}" if grants else ""
     return f", {used} of {budget} tokens in use{left}{back}"
+
+
+def _of_fleet(fleet: dict[str, Any], now: float) -> Iterator[str]:
+    """The outcomes of culls, the trials, the usual errors, which a suspect has to exceed, and what Redis lost."""
+    yield f"culls   {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
+    yield from (_trial(trial, now) for trial in fleet["trials"])
+    if fleet["median_errors"] is not None:
+        ratio = fleet["median_ratio"]
+        of_requests = "" if ratio is None else f", {100 * ratio:.3g} % of its requests"
+        yield f"median  {fleet['median_errors']} errors of a container in the window{of_requests}"
+    if lost := fleet.get("lost_hold"):
+        hold = Hold(lost["author"], lost["reason"], lost["until"], lost["instance"])
+        yield plain(f"lost    {reasons.lost_hold(hold)}")
+    if fleet["losses"]:
+        lost = f"memory  Redis lost its record of earlier culls {fleet['losses']} time{'s' * (fleet['losses'] > 1)}"
+        yield f"{lost}: no cull in the window of the budget after one"
 
 
 def _trial(trial: dict[str, Any], now: float) -> str:
@@ -205,38 +219,10 @@ def _trial(trial: dict[str, Any], now: float) -> str:
         since = f", its episode began {span(now - trial['since'])} ago" if trial["since"] else ""
         return plain(f"trial   {trial['cause']}: {out}{since}")
     last = "the last cull" if trial["failures"] == 1 else f"the last {trial['failures']} culls"
-    paused = f"no culls for {trial['cause']} for {span(trial['paused_s'])}: {last} did not help"
-    return plain(f"paused  {paused}; {_RELEASE}")
+    return plain(f"paused  no culls for {trial['cause']} for {span(trial['paused_s'])}: {last} did not help")
 
 
-def _errors(fleet: dict[str, Any]) -> Iterator[str]:
-    """The cause that most suspects share, and the usual errors of the fleet, which a suspect has to exceed."""
-    if fleet["cause"]:
-        yield plain(f"cause   most suspects share {fleet['cause']}")
-    if fleet["median_errors"] is not None:
-        ratio = fleet["median_ratio"]
-        of_requests = "" if ratio is None else f", {100 * ratio:.3g} % of its requests"
-        yield f"median  {fleet['median_errors']} errors of a container in the window{of_requests}"
-
-
-def _problems(seen: dict[str, Any]) -> Iterator[str]:
-    fleet = seen["fleet"]
-    if double := [member["instance"] for member in seen["members"] if member.get("duplicate")]:
-        yield plain(
-            f"double  two containers run as {reasons.names(double, _NAMES_LIMIT)}, and count as one: neither may be "
-            "culled; each needs an ARBITER_INSTANCE of its own"
-        )
-    if fleet["settings"] > 1:
-        yield f"drift   {fleet['settings']} different settings, the strictest of each holds: see health-arbiter doctor"
-    if lost := fleet.get("lost_hold"):
-        hold = Hold(lost["author"], lost["reason"], lost["until"], lost["instance"])
-        yield plain(f"lost    {reasons.lost_hold(hold)}")
-    if fleet["losses"]:
-        lost = f"memory  Redis lost its record of earlier culls {fleet['losses']} time{'s' * (fleet['losses'] > 1)}"
-        yield f"{lost}: no cull in the window of the budget after one"
-
-
-def _holds(seen: dict[str, Any]) -> list[dict[str, Any]]:
+def _holds(answer: dict[str, Any]) -> list[dict[str, Any]]:
     """All holds, or the one in force here when only the last beat is known."""
-    hold = seen["fleet"] and seen["fleet"]["hold"]
-    return seen["holds"] or ([hold] if hold and hold != seen["local_hold"] else [])
+    hold = answer["fleet"] and answer["fleet"]["hold"]
+    return answer["holds"] or ([hold] if hold and hold != answer["local_hold"] else [])

@@ -34,7 +34,7 @@ COLOURS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("draining", "down", "culled", "FAIL", "not_honoured", "action_failed", "unhelped"), _RED),
     **dict.fromkeys(("redis_away", "data_loss", "hold_lost", "error"), _RED),
     **dict.fromkeys(("retiring", "retired"), _CYAN),
-    **dict.fromkeys(("silent", "duplicate", "double", "drift", "memory"), _MAGENTA),
+    **dict.fromkeys(("silent", "duplicate", "memory"), _MAGENTA),
     "gone": _GREY,
 }
 """Colour by state of a container, word of the ledger, level of a finding, or label of a line about the fleet."""

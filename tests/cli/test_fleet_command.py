@@ -16,7 +16,6 @@ from sidecar.core.fleet.members import fleet_json
 from sidecar.core.types import Hold
 
 NOW = 1_700_000_000.0
-RELEASE = "look for the cause, or try again at once with health-arbiter release"
 HOLD = {"scope": "service", "instance": "", "author": "alice", "reason": "migration", "until": NOW + 3600}
 
 
@@ -34,7 +33,12 @@ def _member(instance: str, state: str, kind: str = "", age_s: float = 1.0, **mor
     return {"instance": instance, **told, **more}
 
 
-RENAME = "each needs an ARBITER_INSTANCE of its own"
+BANNER = {
+    "level": "warning",
+    "sentence": "3 have too many errors.",
+    "action": "Look.",
+    "command": "health-arbiter why c",
+}
 
 
 def shown(seen: dict[str, Any], width: int = 80, *, is_all: bool = False) -> list[str]:
@@ -47,7 +51,6 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         alive=4,
         suspect=3,
         down=1,
-        cause="redis",
         trials=(
             CauseTrial("mysql", 2, 1, since=NOW - 250),
             CauseTrial("redis", 1, 0, 545.0, 2),
@@ -55,7 +58,6 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         ),
         median_errors=2,
         median_ratio=0.0042,
-        settings=2,
         losses=1,
         helped=5,
         unhelped=2,
@@ -66,17 +68,17 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         _member("longer-name", "suspect", "redis", 75),
         _member("c", "down", "redis", 3700),
     ]
-    seen = _seen(fleet, members=members, holds=[HOLD])
+    seen = _seen(fleet, members=members, holds=[HOLD], banner=BANNER, bound="at most 10 culls")
     assert list(head(seen, NOW)) == [
         "app: 4 alive, 3 of them suspect, 1 down, 3 of 10 tokens in use, 7 left",
+        "now     3 have too many errors.",
+        "do      Look. health-arbiter why c",
+        "bound   at most 10 culls",
         "culls   5 helped, 2 did not help, 1 unclear",
         "trial   mysql: 1 of at most 2 culls without an outcome, its episode began 4m 10s ago",
-        f"paused  no culls for redis for 9m 5s: the last 2 culls did not help; {RELEASE}",
-        f"paused  no culls for http for 30s: the last cull did not help; {RELEASE}",
-        "cause   most suspects share redis",
+        "paused  no culls for redis for 9m 5s: the last 2 culls did not help",
+        "paused  no culls for http for 30s: the last cull did not help",
         "median  2 errors of a container in the window, 0.42 % of its requests",
-        f"double  two containers run as a, and count as one: neither may be culled; {RENAME}",
-        "drift   2 different settings, the strictest of each holds: see health-arbiter doctor",
         "memory  Redis lost its record of earlier culls 1 time: no cull in the window of the budget after one",
         "hold    the service by alice, 1h left: migration",
     ]
@@ -97,10 +99,13 @@ def test_container_that_drains_is_not_counted_as_down_and_a_lost_hold_is_told() 
 
 def test_healthy_fleet_is_two_lines_and_an_unknown_one_says_so() -> None:
     # In shadow a container that would be culled is one that serves.
-    assert shown(_seen(Fleet(alive=1, down=1), mode="shadow", used=None)) == [
+    well = {"level": "ok", "sentence": "All is well.", "action": "", "command": ""}
+    assert shown(_seen(Fleet(alive=1, down=1), mode="shadow", used=None, banner=well)) == [
         "app (shadow): 2 alive, 0 of them suspect, 1 would be down",
         "culls   0 helped, 0 did not help, 0 unclear",
     ]
+    waits = {**well, "level": "info", "sentence": "The fleet is not known yet."}
+    assert shown(_seen(None, used=None, banner=waits))[1:] == ["now     The fleet is not known yet."]
     local = {**HOLD, "instance": "a", "scope": "instance"}
     assert shown(_seen(None, used=None, local_hold=local)) == [
         "app: nothing is known of the fleet",
@@ -135,8 +140,7 @@ def test_nothing_that_moves_a_cursor_is_printed() -> None:
     evil = {**HOLD, "reason": "a\x1b[2Jb\nc", "author": "größe\u202e"}
     assert hold_line(evil, NOW) == "the service by größe?, 1h left: a?[2Jb?c"
     trials = (CauseTrial("\x07", 1, 0), CauseTrial("\x08", 1, 0, 9))
-    fleet = Fleet(alive=1, cause="k\r", trials=trials)
-    lines = head(_seen(fleet, service="\u202e"), NOW)
+    lines = head(_seen(Fleet(alive=1, trials=trials), service="\u202e", banner={**BANNER, "sentence": "k\r"}), NOW)
     assert all(line.isprintable() for line in lines)
     assert hold_line({**HOLD, "reason": "größe 🚀"}, NOW) == "the service by alice, 1h left: größe 🚀"
 
@@ -157,9 +161,8 @@ def test_container_is_shown_as_far_as_the_fleet_knows() -> None:
 
 def test_node_and_version_of_the_app_have_columns_where_a_container_tells_them() -> None:
     member = _member("b", "up", age_s=3, about={**ABOUT, "app_version": "412"})
-    seen = _seen(Fleet(alive=2), members=[_member("a", "up"), member], common={"sentence": "all 3 suspects"})
+    seen = _seen(Fleet(alive=2), members=[_member("a", "up"), member])
     lines = shown(seen, 120)
-    assert "common  all 3 suspects" in lines
     assert [line.split()[-3:-1] for line in lines[-3:]] == [["NODE", "APP"], ["-", "-"], ["n7", "412"]]
     assert "NODE" not in "".join(shown({**seen, "members": [_member("a", "up")]}, 120))
 

@@ -125,7 +125,8 @@ def test_every_command_followed_in_an_incident_shows_what_the_page_says(
             suspect,
             r"^app: 4 alive, 4 of them suspect, 0 down, 1 of 10 tokens in use, 9 left, the next is back in ",
             r"^paused  no culls for mysql for \S+.*: the last cull did not help",
-            r"^cause   most suspects share mysql$",
+            r"^now     All 4 containers have too many errors .* because of mysql\. Culls for it are paused",
+            r"^do      A restart is no remedy: repair what is behind mysql, .* health-arbiter why ",
             rf"^{_instance(suspect)} +suspect +mysql",
         )
         since = [rf"culled .*{_instance(culled)}", r"unhelped .*mysql", r"connection refused, password=\*\*\*"]
