@@ -21,7 +21,7 @@ from sidecar.cli.events_command import LedgerReader, since_option
 from sidecar.cli.fleet_command import span
 from sidecar.cli.local_api import listener, where
 from sidecar.cli.options import Command, json_option, tell
-from sidecar.cli.report_figures import Cause, FleetReport, HoldPeriod, Times, report_of
+from sidecar.cli.report_figures import Cause, FleetReport, Times, report_of
 from sidecar.cli.terminal import plain
 from sidecar.config.settings import ALL, SHADOW
 from sidecar.core.explain import reasons
@@ -33,8 +33,10 @@ _KIND: Final = 24
 _NAMES_LIMIT: Final = 5
 _PAGE: Final = Path(__file__).with_name("report.html")
 _MEANING: Final = {
+    "retired": "replaced because of their age",
     "not_honoured": "still there long after the cull",
     "action_failed": "`events` says why, and if the sidecar asked again",
+    "hold": "a person froze culls; `events` says why, and for how long",
     "paused": "a cull did not help, so the next ones waited",
     "revived": "back in service by an order, without a replacement",
     "restarted": "another process of the app in the same place",
@@ -62,30 +64,30 @@ def report(ctx: click.Context, /, *, since_s: float, as_html: bool, as_json: boo
     reader, now = LedgerReader(listener(ctx), since_s), time.time()
     entries = [Entry(**{name: event[name] for name in Entry._fields if name in event}) for event in reader.news()]
     about = {"service": reader.service, "mode": reader.mode}
-    added = report_of(entries, now - since_s, now, enforce_percent=reader.enforce_percent, **about)
-    tell(asdict(added), html(added).rstrip("\n") if as_html else text(added), as_json=as_json)
+    figures = report_of(entries, now - since_s, now, enforce_percent=reader.enforce_percent, **about)
+    tell(asdict(figures), html(figures).rstrip("\n") if as_html else text(figures), as_json=as_json)
     return reader.ended()
 
 
-def text(added: FleetReport) -> str:
+def text(figures: FleetReport) -> str:
     """The whole report, without a final newline."""
-    lines = [line for sentence in head(added) for line in textwrap.wrap(sentence, WIDTH)]
+    lines = [line for sentence in head(figures) for line in textwrap.wrap(sentence, WIDTH)]
     lines.append("")
-    for label, sentence in rows(added):
+    for label, sentence in rows(figures):
         first, rest = label.ljust(_LABEL), " " * _LABEL
         lines += textwrap.wrap(sentence, WIDTH, initial_indent=first, subsequent_indent=rest)
-    return "\n".join([*lines, "", _origin(added)])
+    return "\n".join([*lines, "", _origin(figures)])
 
 
-def html(added: FleetReport) -> str:
+def html(figures: FleetReport) -> str:
     """The whole page. Text from outside has neither markup nor control characters in it."""
-    title, *sentences = map(_escaped, head(added))
-    shown = [(_escaped(label), _escaped(sentence)) for label, sentence in rows(added)]
+    title, *sentences = map(_escaped, head(figures))
+    shown = [(_escaped(label), _escaped(sentence)) for label, sentence in rows(figures)]
     return Template(_PAGE.read_text()).substitute(
         title=title,
         sentences="\n".join(f"<p>{sentence}</p>" for sentence in sentences),
         rows="\n".join(f'<tr><th scope="row">{label}</th><td>{sentence}</td></tr>' for label, sentence in shown),
-        origin=f"{_escaped(_origin(added))}; written {_moment(added.until)}",
+        origin=f"{_escaped(_origin(figures))}; written {_moment(figures.until)}",
     )
 
 
@@ -96,84 +98,69 @@ def _escaped(sentence: str) -> str:
 # -- sentences --------------------------------------------------------------------------------------------------
 
 
-def head(added: FleetReport) -> list[str]:
+def head(figures: FleetReport) -> list[str]:
     """The service and the time, the containers that the report covers, and what enforce mode would have done."""
-    service = plain(added.service) or "the service"
-    title = f"{service}: {_period(added.until - added.since)} until {_moment(added.until)}"
-    return [title, *filter(None, (_part(added), _shadow(added)))]
+    service = plain(figures.service) or "the service"
+    title = f"{service}: {_period(figures.until - figures.since)} until {_moment(figures.until)}"
+    return [title, *filter(None, (_part(figures), _shadow(figures)))]
 
 
-def rows(added: FleetReport) -> Iterator[tuple[str, str]]:
+def rows(figures: FleetReport) -> Iterator[tuple[str, str]]:
     """A label and a sentence for each number that matters; without a label it belongs to the one above."""
-    if added.mode == SHADOW:
-        yield "enforcing", _enforcing(added)
-    by_order = f" ({added.ordered} by order)" if added.ordered else ""
-    yield "culls", f"{added.culls}{by_order}: {_outcomes(*added.causes)}" if added.culls else "none"
-    for cause in added.causes:
+    if figures.mode == SHADOW:
+        yield "enforcing", _enforcing(figures)
+    by_order = f" ({figures.ordered} by order)" if figures.ordered else ""
+    yield "culls", f"{figures.culls}{by_order}: {_outcomes(*figures.causes)}" if figures.culls else "none"
+    for cause in figures.causes:
         yield "", f"{plain(cause.kind)[:_KIND]:<{_KIND}} {cause.culls}: {_outcomes(cause)}"
-    if added.replaced_s.count:
-        yield "replaced", _times(added.replaced_s)
-    refused = ", ".join(f"{plain(reason)} {count}" for reason, count in added.refusals.items())
-    yield "refusals", f"{sum(added.refusals.values())}: {refused}" if refused else "none"
-    suspects = _counted(added.suspects, "suspect")
-    yield "near misses", f"{added.near_misses} of {suspects} recovered before a cull" if added.near_misses else "none"
-    if added.retirements:
-        took = f": {_times(added.retired_s)}" if added.retired_s.count else ""
-        yield "retired", f"{added.retirements}{took}"
-    for other in added.others:
+    if figures.replaced_s.count:
+        yield "replaced", _times(figures.replaced_s)
+    refused = ", ".join(f"{plain(reason)} {count}" for reason, count in figures.refusals.items())
+    yield "refusals", f"{sum(figures.refusals.values())}: {refused}" if refused else "none"
+    suspects = _counted(figures.suspects, "suspect")
+    yield (
+        "near misses",
+        f"{figures.near_misses} of {suspects} recovered before a cull" if figures.near_misses else "none",
+    )
+    for other in figures.others:
         often = "once" if other.times == 1 else f"{other.times} times"
         named = f" ({plain(reasons.names(other.names, _NAMES_LIMIT))})" if other.names else ""
         yield other.what.replace("_", " "), f"{often}{named}: {_MEANING[other.what]}"
-    for number, held in enumerate(added.holds):
-        yield "" if number else "holds", _hold(held)
 
 
-def _part(added: FleetReport) -> str:
+def _part(figures: FleetReport) -> str:
     """The containers that the report covers; empty for the whole service."""
-    percent = added.enforce_percent
+    percent = figures.enforce_percent
     is_rollout = 0 < percent < ALL
-    if added.mode == SHADOW:
+    if figures.mode == SHADOW:
         others = f"; ask one of the {percent} % that enforce too" if is_rollout else ""
         return f"only the containers in shadow mode{others}"
     return f"only the {percent} % that enforce; ask one of the others, in shadow mode, too" if is_rollout else ""
 
 
-def _shadow(added: FleetReport) -> str:
+def _shadow(figures: FleetReport) -> str:
     """What enforce mode would have done; empty where nothing runs in shadow mode."""
-    if added.mode != SHADOW and not added.would_culls:
+    if figures.mode != SHADOW and not figures.would_culls:
         return ""
-    culled = f"{_period(added.until - added.since)} in shadow: {added.would_culls or 'none'} would have been culled"
-    if not added.would_culls:
-        return culled
-    recovered = f"{added.would_recover or 'none'} of them recovered by themselves"
-    if added.would_culls == 1:
-        recovered = "and it recovered by itself" if added.would_recover else "and it did not recover by itself"
-    return f"{culled}, {recovered}"
+    recovered = f", {figures.would_recover or 'none'} of them recovered without it" if figures.would_culls else ""
+    period, culled = _period(figures.until - figures.since), figures.would_culls or "none"
+    return f"{period} in shadow: {culled} would have been culled{recovered}"
 
 
-def _enforcing(added: FleetReport) -> str:
+def _enforcing(figures: FleetReport) -> str:
     """What enforce mode would have cost: culls per day, tokens at once, and refusals."""
-    began = added.since if added.first_at is None else max(added.since, added.first_at)
-    days = (added.until - began) / _DAY_S
-    rate = f"{added.would_culls / days:.2g} culls a day" if days >= 1 else f"{_counted(added.would_culls, 'cull')}"
-    tokens = f", at most {_counted(added.would_tokens, 'token')} in 10 minutes" if added.would_culls else ""
-    refused = sum(added.refusals.values())
+    began = figures.since if figures.first_at is None else max(figures.since, figures.first_at)
+    days = (figures.until - began) / _DAY_S
+    rate = f"{figures.would_culls / days:.2g} culls a day" if days >= 1 else f"{_counted(figures.would_culls, 'cull')}"
+    tokens = f", at most {_counted(figures.would_tokens, 'token')} in 10 minutes" if figures.would_culls else ""
+    refused = sum(figures.refusals.values())
     return f"{rate}{tokens}, {_counted(refused, 'claim') if refused else 'no claim'} refused"
 
 
-def _hold(held: HoldPeriod) -> str:
-    """The author of a hold, what it froze, for how long, and why."""
-    scope = f"instance {held.instance}" if held.instance else "the service"
-    lasted = held.seconds if held.released_at is None else held.released_at - held.at
-    released = "" if held.released_at is None else f" of {span(held.seconds)}"
-    author = held.author or "an operator"
-    return plain(f"{_moment(held.at)} {author} held {scope} for {span(lasted)}{released}: {held.reason}")
-
-
-def _origin(added: FleetReport) -> str:
+def _origin(figures: FleetReport) -> str:
     """The number of events behind the report, and the first of them."""
-    began = f", the first of {_moment(added.first_at)}" if added.first_at is not None else ""
-    return f"from {_counted(added.entries, 'event')}{began}"
+    began = f", the first of {_moment(figures.first_at)}" if figures.first_at is not None else ""
+    return f"from {_counted(figures.entries, 'event')}{began}"
 
 
 def _outcomes(*causes: Cause) -> str:

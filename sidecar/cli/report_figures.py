@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, inf
+from math import ceil
 from typing import Final
 
 from sidecar.config.settings import ALL, SHADOW
@@ -19,9 +19,10 @@ PEAK_S: Final = 600.0
 """The default of the budget's window, for the most tokens at once."""
 
 NOTABLE: Final = (
-    *("not_honoured", "action_failed", "paused", "revived", "restarted", "duplicate", "data_loss", "redis_away"),
+    *("retired", "not_honoured", "action_failed", "paused", "hold", "revived"),
+    *("restarted", "duplicate", "data_loss", "redis_away"),
 )
-"""Words of the ledger that the report counts beside culls, refusals and retirements."""
+"""Words of the ledger that the report counts beside culls and refusals."""
 
 _OUTCOMES: Final = {"culled": "culls", "helped": "helped", "unhelped": "unhelped", "unclear": "unclear"}
 """Word of the ledger -> the field of ``Cause`` that counts it."""
@@ -49,23 +50,13 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Notable:
-    """One kind of event: how often, and to which containers or causes."""
+    """One kind of event."""
 
     what: str
+    """The word of the ledger."""
     times: int
     names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HoldPeriod:
-    """A hold of an instance, or of the service (``""``), for ``seconds`` unless it was released before."""
-
-    at: float
-    author: str
-    reason: str
-    instance: str
-    seconds: float
-    released_at: float | None = None
+    """The containers, the causes of pauses, the authors of holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +88,14 @@ class FleetReport:
     """How many of those containers recovered by themselves."""
     would_tokens: int
     """The most of their tokens that were granted within any ten minutes."""
-    retirements: int
-    retired_s: Times
-    """Time from the lease to the replacement."""
     refusals: dict[str, int] = field(default_factory=dict)
     """By reason, the most frequent first."""
-    holds: tuple[HoldPeriod, ...] = ()
     others: tuple[Notable, ...] = ()
     """Other events that an operator has to know of."""
 
 
 def report_of(
-    entries: Iterable[Entry],
+    ledger: Iterable[Entry],
     since: float,
     until: float,
     *,
@@ -116,40 +103,38 @@ def report_of(
     mode: str = "enforce",
     enforce_percent: int = ALL,
 ) -> FleetReport:
-    """Sum up the entries from ``since`` to ``until``; duplicates count once."""
-    unique = dict.fromkeys(entry._replace(id="", once="") for entry in entries if since <= entry.at <= until)
-    seen = sorted(unique, key=lambda entry: entry.at)
-    counts = Counter(entry.what for entry in seen)
-    refusals = Counter(entry.reason for entry in seen if entry.what == "denied")
-    replaced = [entry for entry in seen if entry.what == "replaced" and mode != SHADOW]
+    """Sum up the entries of the ledger from ``since`` to ``until``; duplicates count once."""
+    unique = dict.fromkeys(entry._replace(id="", once="") for entry in ledger if since <= entry.at <= until)
+    entries = sorted(unique, key=lambda entry: entry.at)
+    counts = Counter(entry.what for entry in entries)
+    refusals = Counter(entry.reason for entry in entries if entry.what == "denied")
+    # After a retirement it has no kind. In shadow mode nothing is replaced because of a cull.
+    replaced = [entry for entry in entries if entry.what == "replaced" and entry.kind and mode != SHADOW]
     return FleetReport(
         service=service,
         mode=mode,
         enforce_percent=enforce_percent,
         since=since,
         until=until,
-        entries=len(seen),
-        first_at=seen[0].at if seen else None,
+        entries=len(entries),
+        first_at=entries[0].at if entries else None,
         culls=counts["culled"],
-        ordered=sum(entry.what == "culled" and entry.reason == ORDERED for entry in seen),
-        causes=_causes(seen),
-        replaced_s=_times(entry for entry in replaced if entry.kind),
+        ordered=sum(entry.what == "culled" and entry.reason == ORDERED for entry in entries),
+        causes=_causes(entries),
+        replaced_s=_times(replaced),
         suspects=counts["suspect"],
         near_misses=counts["recovered"],
         would_culls=counts["would_cull"],
-        would_recover=_recovered_by_themselves(seen),
-        would_tokens=_most_within(entry.at for entry in seen if entry.what == "would_cull"),
-        retirements=counts["retired"],
-        retired_s=_times(entry for entry in replaced if not entry.kind),
+        would_recover=_recovered_by_themselves(entries),
+        would_tokens=_most_within(entry.at for entry in entries if entry.what == "would_cull"),
         refusals=dict(sorted(refusals.items(), key=lambda item: (-item[1], item[0]))),
-        holds=_holds(seen),
-        others=_notable(seen),
+        others=_notable(entries),
     )
 
 
-def _causes(seen: Sequence[Entry]) -> tuple[Cause, ...]:
+def _causes(entries: Sequence[Entry]) -> tuple[Cause, ...]:
     causes: dict[str, Cause] = {}
-    for entry in seen:
+    for entry in entries:
         if name := _OUTCOMES.get(entry.what):
             cause = causes.setdefault(entry.kind or "unknown", Cause(entry.kind or "unknown"))
             causes[cause.kind] = replace(cause, **{name: getattr(cause, name) + 1})
@@ -162,15 +147,18 @@ def _times(entries: Iterable[Entry]) -> Times:
     return Times(len(took), took[ceil(len(took) / 2) - 1], took[-1]) if took else Times()
 
 
-def _notable(seen: Sequence[Entry]) -> tuple[Notable, ...]:
-    names = {what: [entry.instance or entry.kind for entry in seen if entry.what == what] for what in NOTABLE}
+def _notable(entries: Sequence[Entry]) -> tuple[Notable, ...]:
+    names: dict[str, list[str]] = {what: [] for what in NOTABLE}
+    for entry in entries:
+        if entry.what in names:
+            names[entry.what].append(entry.author if entry.what == "hold" else entry.instance or entry.kind)
     return tuple(Notable(what, len(of), tuple(dict.fromkeys(filter(None, of)))) for what, of in names.items() if of)
 
 
-def _recovered_by_themselves(seen: Sequence[Entry]) -> int:
+def _recovered_by_themselves(entries: Sequence[Entry]) -> int:
     """Number of shadow-mode culls whose container recovered: a recovery belongs to the last cull before it."""
     waiting, recovered = set(), 0
-    for entry in seen:
+    for entry in entries:
         if entry.what == "would_cull":
             waiting.add(entry.instance)
         elif entry.what == "would_recover" and entry.instance in waiting:
@@ -189,16 +177,3 @@ def _most_within(times: Iterable[float]) -> int:
             recent.popleft()
         most = max(most, len(recent))
     return most
-
-
-def _holds(seen: Sequence[Entry]) -> tuple[HoldPeriod, ...]:
-    releases = [entry for entry in seen if entry.what == "release"]
-    held = []
-    for entry in seen:
-        if entry.what == "hold":
-            seconds = entry.seconds or 0.0
-            ends = (each.at for each in releases if each.instance == entry.instance and each.at >= entry.at)
-            released = next(ends, inf)
-            released_at = released if released < entry.at + seconds else None
-            held.append(HoldPeriod(entry.at, entry.author, entry.reason, entry.instance, seconds, released_at))
-    return tuple(held)

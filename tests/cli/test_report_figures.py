@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.ledger_weeks import SINCE_S, UNTIL_S, busy_week, shadow_week
-from sidecar.cli.report_figures import Cause, FleetReport, HoldPeriod, Notable, Times, report_of
+from sidecar.cli.report_figures import Cause, FleetReport, Notable, Times, report_of
 from sidecar.core.types import ENTRY_WORDS, Entry
 
 
@@ -33,13 +33,6 @@ CULLS = [
 BY_CAUSE = (Cause("redis", 2, 1, 1, 0), Cause("http", 1), Cause("unknown", 1), Cause("old", 0, 0, 0, 1))
 SUSPECTS = [Entry("suspect", 1), Entry("recovered", 2), Entry("suspect", 3)]
 ONCE = Times(1, 60.0, 60.0)
-HOLDS = [
-    Entry("hold", 10, "", "", "deploy", "ann", 100.0),
-    Entry("release", 50),
-    Entry("hold", 200, "web-1", "", "look", "bob", 100.0),
-    Entry("release", 210, "web-2"),
-    Entry("release", 400, "web-1"),
-]
 REFUSALS = [Entry("denied", at, reason=reason) for at, reason in enumerate(("window", "paused", "window"))]
 COUNTED: dict[str, tuple[list[Entry], dict[str, Any]]] = {
     "nothing": ([], {"entries": 0, "first_at": None, "culls": 0, "causes": ()}),
@@ -47,14 +40,16 @@ COUNTED: dict[str, tuple[list[Entry], dict[str, Any]]] = {
     "refusals": (REFUSALS, {"refusals": {"window": 2, "paused": 1}}),
     "near misses": (SUSPECTS, {"near_misses": 1, "suspects": 2}),
     "tokens at once": ([Entry("would_cull", at) for at in (0, 599, 600)], {"would_tokens": 2}),
-    "retirements": ([Entry("retired", 1), Entry("retired", 2)], {"retirements": 2}),
     "other events": (
         [Entry("not_honoured", at, name) for at, name in enumerate("bab")]
-        + [Entry("paused", 4, kind="redis"), Entry("data_loss", 5), Entry("acted", 6, "a")],
+        + [Entry("paused", 4, kind="redis"), Entry("data_loss", 5), Entry("acted", 6, "a"), Entry("retired", 7, "c")]
+        + [Entry("hold", 8, "web-1", "", "look", "bob", 100.0)],
         {
             "others": (
+                Notable("retired", 1, ("c",)),
                 Notable("not_honoured", 3, ("b", "a")),
                 Notable("paused", 1, ("redis",)),
+                Notable("hold", 1, ("bob",)),
                 Notable("data_loss", 1, ()),
             )
         },
@@ -63,11 +58,7 @@ COUNTED: dict[str, tuple[list[Entry], dict[str, Any]]] = {
     "times of two": (took("replaced", 3.0, 1.0), {"replaced_s": Times(2, 1.0, 3.0)}),
     "times of three": (took("replaced", 1.0, 9.0, 2.0), {"replaced_s": Times(3, 2.0, 9.0)}),
     "without a time": ([Entry("replaced", 1.0, kind="redis")], {"replaced_s": Times()}),
-    "a retirement's": ([*took("replaced", 60.0, kind="")], {"retired_s": ONCE, "replaced_s": Times()}),
-    "holds": (
-        HOLDS,
-        {"holds": (HoldPeriod(10, "ann", "deploy", "", 100.0, 50), HoldPeriod(200, "bob", "look", "web-1", 100.0))},
-    ),
+    "after a retirement": ([*took("replaced", 60.0, kind="")], {"replaced_s": Times()}),
 }
 
 
