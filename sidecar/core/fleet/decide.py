@@ -77,7 +77,7 @@ def is_due(reply: BeatReply, beat: Beat, known: Known, settings: FleetSettings) 
 
 def _claim(draft: Draft, claim: Claim) -> tuple[Answer, Edits]:
     cause, member = trial.name(draft, claim.cause), MemberKey(claim.incarnation, claim.identity)
-    used, capacity, alive = grant_window.used(draft), draft.limits.capacity, draft.available
+    used, capacity, alive = grant_window.usage(draft).used, draft.limits.capacity, draft.available
     if refusal := gates.refuse_claim(draft, claim, cause):
         return _denied(draft, used, capacity, refusal), draft.edits()
     has_token, is_replay = grant_window.has_token(draft, claim), gates.is_replay(draft, claim)

@@ -1,12 +1,16 @@
-"""The grants of the window: the tokens in use, when the next one comes back, and the bounds that the store enforces.
+"""The tokens of the window: how many are in use, when the next one comes back, and what the store itself enforces.
+
+A fleet counts by one of three strategies, and one that runs with several by the strictest (``fleet_settings``). Of a
+budget of N tokens a window, they grant at most:
+
+- ``log``: N in any closed window, with refunds 3N. The store counts them, too, and refuses more.
+- ``previous``: 2N - 1 in any window, and close to N on even load. It counts this period, and the share of the previous
+  one that still overlaps (the sliding-window counter of CDNs and rate-limit libraries). The store refuses more.
+- ``fixed``: N in each wall-clock window, so 2N across a boundary. The key of the seed article counts them, which other
+  programs may share, so the gate and the store do not (``store.budget``).
 
 Times are whole microseconds of the store's clock. A rule gets the times of the grants and nothing else, so the three
-rules are exchangeable. A fleet that runs with several uses the strictest (``fleet_settings``).
-
-- ``log``: sliding log. Never more than ``capacity`` grants in any closed window.
-- ``fixed``: the seed article's counter for each wall-clock window. Up to twice the capacity across a boundary.
-- ``previous``: this period plus the share of the previous one that still overlaps (the sliding-window counter of
-  CDNs and rate-limit libraries). Close to ``log`` on even load, up to ``2 * capacity - 1`` at a boundary.
+rules are exchangeable.
 """
 
 from __future__ import annotations
@@ -95,25 +99,16 @@ RULES: Final[Mapping[str, Rule]] = {
 
 
 class Bounds(NamedTuple):
-    """The bounds of the store: ``capacity`` tokens a window, and with refunds ``most`` grants; 0: no bound."""
+    """What the store itself enforces for a grant, as in ``Edits``; 0: no bound."""
 
     capacity: int
+    """Tokens of the window, without those given back."""
     most: int
-
-
-def has_token(draft: Draft, claim: Claim) -> bool:
-    """Whether this claim was granted within the window."""
-    oldest_us = draft.now_us - draft.limits.window_us
-    return draft.view.grants.get(claim.claim_id, oldest_us - 1) >= oldest_us
-
-
-def used(draft: Draft) -> int:
-    """Tokens in use."""
-    return usage(draft).used
+    """Grants of the window in all."""
 
 
 def bounds(draft: Draft) -> Bounds:
-    """The bounds that the store itself enforces for a grant, as in ``Edits``."""
+    """The bounds of the strategy in force."""
     rules = draft.limits
     if rules.strategy == "fixed":
         return Bounds(0, 0)
@@ -122,16 +117,18 @@ def bounds(draft: Draft) -> Bounds:
     return Bounds(rules.capacity, rules.capacity if rules.refund_max == OFF else rules.refund_max)
 
 
+def has_token(draft: Draft, claim: Claim) -> bool:
+    """Whether this claim was granted within the window."""
+    oldest_us = draft.now_us - draft.limits.window_us
+    return draft.view.grants.get(claim.claim_id, oldest_us - 1) >= oldest_us
+
+
 def usage(draft: Draft) -> Usage:
-    """The tokens in use, and the time until one more would fit."""
-    rules = draft.limits
-    return RULES[rules.strategy](_unrefunded(draft), draft.now_us, Quota(max(1, rules.capacity), rules.window_us))
-
-
-def _unrefunded(draft: Draft) -> list[int]:
-    """When each token in use was granted; with refunds the tokens of culls that helped are not in use."""
-    refunded = draft.view.refunded if draft.limits.refund_max != OFF else frozenset[str]()
-    return times(draft, (at for claim, at in draft.view.grants.items() if claim not in refunded))
+    """The tokens in use, and the time until one more would fit. Tokens that were given back are not in use."""
+    rules, grants = draft.limits, draft.view.grants
+    refunded = draft.view.refunded if rules.refund_max != OFF else frozenset[str]()
+    in_use = times(draft, (at for claim, at in grants.items() if claim not in refunded))
+    return RULES[rules.strategy](in_use, draft.now_us, Quota(max(1, rules.capacity), rules.window_us))
 
 
 def times(draft: Draft, grants: Iterable[int]) -> list[int]:

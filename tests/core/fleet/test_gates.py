@@ -186,7 +186,7 @@ def test_tokens_of_the_window(
 ) -> None:
     draft = draft_of(granted(*ages_s, refunded=refunded), terms)
     assert gates.by_window(draft) == refusal
-    assert grant_window.used(draft) == used
+    assert grant_window.usage(draft).used == used
 
 
 @pytest.mark.parametrize(
