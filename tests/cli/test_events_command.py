@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.local_http import serving
-from harness.memory_store import MemoryLedger
 from harness.ports import free_port
 from harness.raw_http import Observed
+from harness.rule_fleet import run
 from sidecar.cli import application, events_command, local_api
 from sidecar.cli.events_command import LedgerReader
 from sidecar.core.claims import Unknown
 from sidecar.core.types import US_PER_S, Entry
 from sidecar.server.ledger_api import get_events
+from sidecar.store.alone import AloneStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -42,7 +43,7 @@ class LedgerServer:
 
     def __init__(self) -> None:
         self.now = time.time()
-        self.stream = MemoryLedger(10_000)
+        self.stream = AloneStore(lambda: round(self.now * US_PER_S))
         self.error = ""
         self.local: list[Entry] = []
         self.address = f"127.0.0.1:{free_port()}"
@@ -51,10 +52,10 @@ class LedgerServer:
         return Entry(what, round(self.now - ago_s, 3), "a", "redis", **about)
 
     def keep(self, *entries: Entry) -> None:
-        self.stream.note(entries, round(self.now * US_PER_S))
+        run(self.stream.note(entries))
 
     async def stored(self, since: float, after: str, most: int) -> Sequence[Entry] | Unknown:
-        return Unknown(self.error) if self.error else self.stream.entries(since, after, most)
+        return Unknown(self.error) if self.error else await self.stream.entries(since, after, most)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -161,7 +162,7 @@ def test_evidence_of_a_cull_stands_indented_below_its_line(detail: str, below: S
 
 
 async def test_all_pages_are_read(ledger: LedgerServer, capsys: pytest.CaptureFixture[str]) -> None:
-    count = 2 * events_command.PAGE + 1
+    count = events_command.PAGE + 1
     ledger.keep(*(ledger.entry("suspect", detail=str(number)) for number in range(count)))
     assert await ledger.run("events", "--json") == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

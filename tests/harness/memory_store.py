@@ -6,10 +6,9 @@ Its coroutines never wait. The contract (``tests/store``) holds it to the store 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import TypeVar
 
 from sidecar.core.claims import Beat, Presence
 from sidecar.core.fleet.records import HoldRow, Slot
@@ -23,8 +22,8 @@ from sidecar.core.fleet.view import (
     member_row,
     settings_in_force,
 )
-from sidecar.core.types import US_PER_S, Entry
-from sidecar.store.alone import MAX_EVENTS, AloneStore, edited
+from sidecar.core.types import Entry
+from sidecar.store.alone import AloneStore, edited
 from sidecar.store.protocol import (
     MAX_CAUSES,
     MAX_STRUCK,
@@ -37,8 +36,6 @@ from sidecar.store.protocol import (
 
 MAX_DEPARTED = 10_000
 """As in ``beat.lua``."""
-
-W = TypeVar("W", str, str | Entry)
 
 
 class SortedSet:
@@ -114,7 +111,6 @@ class MemoryStore(AloneStore):
         self.revision = 0
         self.leases: dict[str, Slot] = {}
         self.holds: dict[str, HoldRow] = {}
-        self.ledger = MemoryLedger(MAX_EVENTS)
         self._heard = SortedSet()
         self._roster = _Roster()
 
@@ -200,63 +196,17 @@ class MemoryStore(AloneStore):
         return Listing(rows, [(name, at) for name, at in left if name not in roster.alive], culled)
 
     async def note(self, entries: Sequence[Entry]) -> int:
-        return self.ledger.note(entries, self._clock_us())
-
-    async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
-        return self.ledger.entries(since, after, most)
-
-    async def first(self, word: str, for_s: float) -> bool:
-        return self.ledger.first(word, for_s, self._clock_us())
+        """Write entries; one that a sidecar sends again is written once."""
+        new = [
+            entry
+            for entry in entries
+            if await self.first(f"entry {entry.once or entry}", SHARED_S if entry.once else NOTED_S)
+        ]
+        return await super().note([entry._replace(once="") for entry in new])
 
     def _is_over(self, edits: Edits, now_us: int) -> bool:
         others = {name for name, at in self.grants.items() if at >= now_us - edits.window_us} - {edits.grant}
         return 0 < edits.capacity <= len(others - self.refunded.keys()) or 0 < edits.most <= len(others)
-
-
-class MemoryLedger:
-    """The last ``most`` entries, in order. Time is an argument, in microseconds, and does not go backwards here."""
-
-    def __init__(self, most: int) -> None:
-        self._entries: deque[tuple[tuple[int, int], Entry]] = deque(maxlen=most)
-        self._most = most
-        self._last = (0, 0)
-        self._noted: dict[str | Entry, int] = {}
-        self._first: dict[str, int] = {}
-
-    def note(self, entries: Iterable[Entry], now_us: int) -> int:
-        """Write entries, each once; return how many were new."""
-        self._noted = _still(self._noted, now_us)
-        return sum(self._note(entry, now_us) for entry in entries)
-
-    def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
-        """At most ``most`` entries after the id ``after``, or since ``since`` (Unix seconds) if that is no id."""
-        start = _number_of(after) or (round(since * 1000), -1)
-        return [entry for number, entry in self._entries if number > start][:most]
-
-    def first(self, word: str, for_s: float, now_us: int) -> bool:
-        """Whether this is the first call with ``word`` within the ``for_s`` of the earlier call."""
-        self._first = _still(self._first, now_us)
-        if word in self._first:
-            return False
-        self._first[word] = now_us + round(for_s * US_PER_S)
-        return True
-
-    def append(self, entry: Entry, now_us: int) -> None:
-        """Write an entry, even if it was written before."""
-        ms = max(now_us // 1000, self._last[0])
-        self._last = (ms, self._last[1] + 1 if ms == self._last[0] else 0)
-        name = f"{ms}-{self._last[1]}"
-        self._entries.append((self._last, entry._replace(at=entry.at or ms / 1000, once="", id=name)))
-
-    def _note(self, entry: Entry, now_us: int) -> bool:
-        word: str | Entry = entry.once or entry
-        if word in self._noted:
-            return False
-        self._noted[word] = now_us + (SHARED_S if entry.once else NOTED_S) * US_PER_S
-        if len(self._noted) > self._most:
-            del self._noted[min(self._noted, key=self._noted.__getitem__)]
-        self.append(entry, now_us)
-        return True
 
 
 class _Roster:
@@ -360,12 +310,3 @@ def _median(scores: SortedSet) -> int:
     """The upper median; -1 without scores."""
     middle = scores.at(len(scores) // 2) if scores else None
     return middle[1] if middle else -1
-
-
-def _still(until: dict[W, int], now_us: int) -> dict[W, int]:
-    return {word: over_us for word, over_us in until.items() if over_us > now_us}
-
-
-def _number_of(entry_id: str) -> tuple[int, int] | None:
-    ms, dash, number = entry_id.partition("-")
-    return (int(ms), int(number)) if dash and ms.isdecimal() and number.isdecimal() else None
