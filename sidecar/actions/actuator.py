@@ -27,22 +27,19 @@ TIMEOUT_S: Final = 300.0
 """Maximum time of an action: more than an app may take to end, for which Nomad and systemd wait."""
 
 UNREAD_S: Final = 15.0
-"""Time in which somebody has to read what is asked, or the failure is told."""
+"""Time in which somebody has to read what is asked, or the action has failed."""
+
+SOON_S: Final = 0.5
+"""Pause until then: an agent that restarts is back within seconds."""
+
+AGAIN_S: Final = 30.0
+"""Pause once the action has failed. It need not grow: the budget bounds how many sidecars ask."""
+
+FOUND_DOWN_S: Final = 2.0
+"""Time in which a sidecar that starts beside a container that is down notices a new incarnation."""
 
 FILE_S: Final = 1.0
 """Maximum time for the file of what was asked: the disk may hang."""
-
-SOON_S: Final = 0.5
-"""Pause at first, while nobody reads what is asked: an agent that restarts is back within seconds."""
-
-FIRST_S: Final = 30.0
-"""Pause once the failure has been told."""
-
-REFUSED_S: Final = 120.0
-"""Pause after a refusal, which only a person repairs."""
-
-SLOWEST_S: Final = 300.0
-"""Longest pause: it grows to a tenth of the time for which the action is asked."""
 
 _LIMIT: Final = 65_536
 
@@ -63,7 +60,7 @@ class UnreadError(NotCarriedOutError):
 
 
 class RefusedError(NotCarriedOutError):
-    """A clear refusal, which a person may repair."""
+    """A clear refusal, which only a person repairs: the action has failed at once."""
 
 
 class ActionResult(NamedTuple):
@@ -132,8 +129,7 @@ class Actuator:
     ``wall`` gives Unix seconds, ``jitter`` a number from 0 to 1. ``on_result`` gets the first failure and the end of
     each action; ``last`` is the newest. ``asked`` remembers over restarts of the sidecar what was asked; None: the
     sidecar keeps no state. ``missing`` says in sentences what the action lacks on this machine, and may block;
-    ``on_missing`` gets each. ``found_down_s``: time in which a sidecar that starts beside a container that is down
-    notices a new incarnation.
+    ``on_missing`` gets each.
     """
 
     def __init__(
@@ -146,7 +142,6 @@ class Actuator:
         asked: AskedFile | None = None,
         missing: Callable[[], Sequence[str]] = lambda: (),
         on_missing: Callable[[str], None] = lambda _: None,
-        found_down_s: float = 2.0,
         jitter: Callable[[], float] = lambda: 0.5,
     ) -> None:
         self.last: ActionResult | None = None
@@ -158,7 +153,6 @@ class Actuator:
         self._wall = wall
         self._on_result = on_result
         self._asked = asked
-        self._found_down_s = found_down_s
         self._jitter = jitter
         self._order: _Order | None = None
         self._wanted = asyncio.Event()
@@ -174,7 +168,7 @@ class Actuator:
             if self._order is not None:
                 self._order.is_over.set()
         elif any(isinstance(event, Moved) for event in record.events):
-            self._want(record.container.latch)
+            self._order_action(record.container.latch)
 
     async def run(self, container: Callable[[], Container]) -> None:
         """Carry out actions until cancelled."""
@@ -199,13 +193,14 @@ class Actuator:
                     self._report(sentence, asked_for_s, failed=error is not None)
                 await self._note(order.latch, ActionProgress.WITH_RESULT)
                 return
-            if isinstance(error, RefusedError) or not _may_be_read(asked_for_s):
+            has_failed = isinstance(error, RefusedError) or asked_for_s + SOON_S > UNREAD_S
+            if has_failed:
                 again = f"the sidecar asks again: {sentence}"
                 self._report(again, asked_for_s, failed=True, asks_again=True, is_told=is_told)
                 is_told = True
             await self._note(order.latch, ActionProgress.NOT_CARRIED_OUT)
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s(error, asked_for_s) * (0.8 + 0.4 * self._jitter())):
+                async with asyncio.timeout((AGAIN_S if has_failed else SOON_S) * (0.8 + 0.4 * self._jitter())):
                     await order.is_over.wait()
 
     def _report(
@@ -223,7 +218,7 @@ class Actuator:
         for sentence in self.missing:
             self._on_missing(sentence)
 
-    def _want(self, latch: Latch | None) -> None:
+    def _order_action(self, latch: Latch | None) -> None:
         self._order = _Order(latch, asyncio.Event())
         self._wanted.set()
 
@@ -233,21 +228,20 @@ class Actuator:
         If the last one ended during the action, the action has failed. Any doubt means that one has asked, and knew the
         result.
         """
-        found = container()
-        if self._asked is None or found.latch is None or found.state is not State.DOWN:
+        latch = _latch_of_down(container())
+        if self._asked is None or latch is None:
             return
-        await asyncio.sleep(self._found_down_s)
+        await asyncio.sleep(FOUND_DOWN_S)
         with suppress(OSError, ValueError, RuntimeError):  # as above
             async with asyncio.timeout(FILE_S):
-                asked = await in_thread(self._asked.read, found.latch)
-            now = container()
-            if now.state is not State.DOWN or now.latch != found.latch:
+                asked = await in_thread(self._asked.read, latch)
+            if _latch_of_down(container()) != latch:
                 return
             if asked in {ActionProgress.NOT_ASKED, ActionProgress.NOT_CARRIED_OUT}:
-                self._want(found.latch)
+                self._order_action(latch)
             elif asked is ActionProgress.WITHOUT_RESULT and self._name != EXIT:  # which has no time to note a result
                 self._report(STOPPED, 0.0, failed=True)
-                await self._note(found.latch, ActionProgress.WITH_RESULT)
+                await self._note(latch, ActionProgress.WITH_RESULT)
 
     async def _note(self, latch: Latch | None, progress: ActionProgress) -> None:
         if self._asked is None or latch is None:
@@ -274,13 +268,5 @@ class Actuator:
         return str(error), error
 
 
-def _may_be_read(asked_for_s: float) -> bool:
-    return asked_for_s + SOON_S <= UNREAD_S
-
-
-def pause_s(error: NotCarriedOutError, asked_for_s: float) -> float:
-    """Seconds until an action that is asked for since ``asked_for_s`` is asked for again, before jitter."""
-    if isinstance(error, UnreadError) and _may_be_read(asked_for_s):
-        return SOON_S
-    least_s = REFUSED_S if isinstance(error, RefusedError) else FIRST_S
-    return min(max(least_s, asked_for_s / 10), SLOWEST_S)
+def _latch_of_down(container: Container) -> Latch | None:
+    return container.latch if container.state is State.DOWN else None
