@@ -1,6 +1,6 @@
 """Posts to the sidecar's local listener: to the unix socket if one is set, else to an address, by default of loopback.
 
-It waits for the sidecar, at most ``TIMEOUT_S``, so only the thread of the emitter and the end of the process use it. A
+It waits for the sidecar, so only the thread of the emitter and the end of the process use it. A
 request that was handed over counts as sent even without an answer: sent twice, it could count twice.
 """
 
@@ -14,7 +14,6 @@ from typing import Any, Final, Self
 
 DEFAULT: Final = "127.0.0.1:9180"
 OFF: Final = "off"
-TIMEOUT_S: Final = 1.0
 RETRY_S: Final = 1.0
 """Pause before another attempt to reach a sidecar that is away."""
 
@@ -23,33 +22,31 @@ _STATUS: Final = slice(9, 12)
 
 
 class Outcome(Enum):
-    """The outcome of a request."""
+    """What became of a request."""
 
     SENT = auto()
     FULL = auto()  # the sidecar takes no more now: it may be sent again
     AWAY = auto()  # no sidecar answers: as FULL
-    NOWHERE = auto()  # no address is set
-    REFUSED = auto()  # it is not a sidecar that answers
+    USELESS = auto()  # no address is set, or it is no sidecar that answers
 
 
 class LocalHttp:
     """Posts to the first address that accepts a connection: ``path``, a unix socket, else ``listen``, ``host:port``.
 
-    ``listen`` takes no names, because a resolver may hang at the end of the process. ``str`` gives the addresses for
-    people, ``refusal`` a sentence on the last answer that was REFUSED. Not safe for threads: its owner holds a lock.
+    ``listen`` takes no names, because a resolver may hang at the end of the process. ``fault`` says for people why the
+    last request did not reach a sidecar. Not safe for threads: its owner holds a lock.
     """
 
     def __init__(self, path: str = "", listen: str = OFF) -> None:
-        self.timeout_s = TIMEOUT_S
-        self.refusal = ""
+        self.fault = ""
         self._retry_at = float("-inf")
-        self._targets: list[tuple[socket.AddressFamily, Any, str]] = []
+        self._targets: list[tuple[str, socket.AddressFamily, Any]] = []
         self._names = [path] if path else []
         if path:
-            self._targets.append((socket.AF_UNIX, path, path))
+            self._targets.append((path, socket.AF_UNIX, path))
         if listen and listen != OFF:
             try:
-                self._targets.append((*_address(listen), listen))
+                self._targets.append((listen, *_address(listen)))
                 self._names.append(listen)
             except (OSError, ValueError):
                 self._names.append(f"{listen}, which is no address of numbers")
@@ -59,26 +56,19 @@ class LocalHttp:
         """The one that the settings of the sidecar name."""
         return cls(environ.get("ARBITER_SOCKET", ""), environ.get("ARBITER_LOCAL_LISTEN") or DEFAULT)
 
-    def post(self, path: str, body: bytes, now: float) -> Outcome:
-        """Post one request. ``now``: seconds on a monotonic clock."""
+    def post(self, path: str, body: bytes, now: float, timeout_s: float) -> Outcome:
+        """Post one request. ``now``: seconds on a monotonic clock; ``timeout_s``: of each step."""
         if not self._names:
-            return Outcome.NOWHERE
+            return Outcome.USELESS
         if now < self._retry_at:
             return Outcome.AWAY
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-        for family, target, name in self._targets:
-            try:
-                connection = socket.socket(family, socket.SOCK_STREAM)
-            except OSError:  # the app has no descriptor left
-                continue
-            with connection:
-                connection.settimeout(self.timeout_s)
-                try:
-                    connection.connect(target)
-                except (OSError, ValueError):  # ValueError: a path with a zero byte
-                    continue
-                return self._outcome(name, _exchanged(connection, head.encode() + body))
+        for name, family, target in self._targets:
+            answer = _exchanged(family, target, head.encode() + body, timeout_s)
+            if answer is not None:
+                return self._outcome(name, answer)
         self._retry_at = now + RETRY_S
+        self.fault = f"no sidecar answers at {' and '.join(self._names)}"
         return Outcome.AWAY
 
     def _outcome(self, name: str, answer: bytes) -> Outcome:
@@ -88,11 +78,8 @@ class LocalHttp:
         if not answer or status[:1] == b"2":
             return Outcome.SENT
         what = status.decode() if status.isdigit() else "without HTTP"
-        self.refusal = f"{name} answers {what}: it is not the local listener of a sidecar"
-        return Outcome.REFUSED
-
-    def __str__(self) -> str:
-        return " and ".join(self._names)
+        self.fault = f"{name} answers {what}: it is not the local listener of a sidecar"
+        return Outcome.USELESS
 
 
 def _address(listen: str) -> tuple[socket.AddressFamily, Any]:
@@ -105,10 +92,20 @@ def _address(listen: str) -> tuple[socket.AddressFamily, Any]:
     return family, target
 
 
-def _exchanged(connection: socket.socket, request: bytes) -> bytes:
-    """Return the beginning of the answer, or nothing if none came."""
+def _exchanged(family: socket.AddressFamily, target: Any, request: bytes, timeout_s: float) -> bytes | None:
+    """Return the beginning of the answer, b"" if none came; None if nobody accepts a connection."""
     try:
-        connection.sendall(request)
-        return connection.recv(4096)
-    except OSError:
-        return b""
+        connection = socket.socket(family)
+    except OSError:  # the app has no descriptor left
+        return None
+    with connection:
+        connection.settimeout(timeout_s)
+        try:
+            connection.connect(target)
+        except (OSError, ValueError):  # ValueError: a path with a zero byte
+            return None
+        try:
+            connection.sendall(request)
+            return connection.recv(4096)
+        except OSError:
+            return b""

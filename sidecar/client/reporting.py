@@ -27,11 +27,17 @@ PACE_S: Final = 0.1
 IDLE_S: Final = 5.0
 """Time without reports after which the thread ends. The next report starts another one."""
 
+TIMEOUT_S: Final = 1.0
+"""Maximum time to wait for the sidecar, in the thread."""
+
 EXIT_S: Final = 0.2
+"""The same at the end of the process."""
+
 QUEUE_LIMIT: Final = 10_000
 KEPT_OF_MESSAGE: Final = 512
 """Characters. Secrets are removed when a message is sent, once for all reports that are added up."""
 
+WAITING: Final = f": reports wait for at most {KEEP_S:g} s, then they are dropped"
 LOGGER: Final = "health_arbiter_client"
 APP_START: Final = "ARBITER_APP_START"
 
@@ -47,14 +53,14 @@ class Stats(NamedTuple):
 class Emitter:
     """Takes reports and sends them. ``clock`` gives monotonic seconds; ``find`` is called once, at the first send.
 
-    The first time that no sidecar is found, and the first time that the answer is not a sidecar's, one line is logged.
+    Each fault is logged the first time.
     """
 
     def __init__(self, find: Callable[[], LocalHttp], clock: Callable[[], float] = time.monotonic) -> None:
         self._find = find
         self._http: LocalHttp | None = None
         self._clock = clock
-        self._logged: set[Outcome] = set()
+        self._logged = {""}
         self.start_afresh()
 
     def start_afresh(self) -> None:
@@ -95,39 +101,37 @@ class Emitter:
     def use(self, find: Callable[[], LocalHttp]) -> None:
         """Send elsewhere. May wait for a thread that is sending."""
         with self._sending:
-            self._find, self._http = find, None
-            self._logged.clear()
+            self._find, self._http, self._logged = find, None, {""}
 
     def close(self) -> None:
         """Send the sums for at most ``EXIT_S`` seconds. For the end of the process."""
         give_up_at = self._clock() + EXIT_S
-        if self._http is not None:
-            self._http.timeout_s = EXIT_S
         if not self._sending.acquire(timeout=EXIT_S):
             return
         try:
-            while self._send() is Outcome.FULL and self._clock() < give_up_at:
+            while self._send(EXIT_S) is Outcome.FULL and self._clock() < give_up_at:
                 time.sleep(EXIT_S / 50)
         finally:
             self._sending.release()
 
-    def _send(self) -> Outcome:
-        """Send all sums, while others add to them, and return the first outcome that is not SENT."""
+    def _send(self, timeout_s: float) -> Outcome:
+        """Send all sums, while others add to them, and return the last outcome."""
         http = self._http = self._http or self._find()
         with self._lock:
             self._collect()
             requests = [*self._sums.requests()]
-        outcomes = [Outcome.SENT]
+        outcome = Outcome.SENT
         for path, body, counts in requests:
             now = self._clock()
-            outcomes.append(http.post(path, body, now))
+            outcome = http.post(path, body, now, timeout_s)
             with self._lock:
-                self._sums.settle(outcomes[-1], counts, now)
-            if outcomes[-1] not in (Outcome.SENT, Outcome.REFUSED):
+                self._sums.settle(outcome, counts, now)
+            if outcome in (Outcome.FULL, Outcome.AWAY):
                 break
-        worst = next((outcome for outcome in outcomes if outcome is not Outcome.SENT), Outcome.SENT)
-        self._warn(worst, http)
-        return worst
+        if http.fault not in self._logged:
+            self._logged.add(http.fault)
+            _warn(http.fault + WAITING * (outcome is Outcome.AWAY))
+        return outcome
 
     def _collect(self) -> None:
         """Add up the queue; with the lock."""
@@ -154,27 +158,12 @@ class Emitter:
         idle_s = 0.0
         while idle_s < IDLE_S:
             with self._sending:
-                self._send()
+                self._send(TIMEOUT_S)
             time.sleep(PACE_S)
             idle_s = 0.0 if self._queue or self._sums else idle_s + PACE_S
         self._has_thread = False
         if self._queue or self._sums:  # reported before the line above, when no other thread seemed necessary
             self._ensure_thread()
-
-    def _warn(self, outcome: Outcome, http: LocalHttp) -> None:
-        """Log each fault the first time. A handler of logs may report, too: nothing there waits for this thread."""
-        if outcome not in (Outcome.AWAY, Outcome.REFUSED) or outcome in self._logged:
-            return
-        self._logged.add(outcome)
-        text = http.refusal
-        if outcome is Outcome.AWAY:
-            text = f"no sidecar answers at {http}: reports wait for at most {KEEP_S:g} s, then they are dropped"
-        try:
-            import logging  # noqa: PLC0415 - it takes longer than all other imports, and is rarely needed
-
-            logging.getLogger(LOGGER).warning("%s", text)
-        except Exception:  # noqa: BLE001, S110 - a handler of the app that fails must not end this thread
-            pass
 
 
 EMITTER: Final = Emitter(LocalHttp.of)
@@ -250,6 +239,16 @@ def stats() -> Stats:
 def configure(*, socket: str = "", listen: str = "") -> None:
     """Send to this unix socket, else to this ``address:port``, whatever the variables say; without either nowhere."""
     EMITTER.use(lambda: LocalHttp(socket, listen))
+
+
+def _warn(fault: str) -> None:
+    """Log a fault. A handler of logs may report, too: nothing here waits for this thread."""
+    try:
+        import logging  # noqa: PLC0415 - it takes longer than all other imports, and is rarely needed
+
+        logging.getLogger(LOGGER).warning("%s", fault)
+    except Exception:  # noqa: BLE001, S110 - a handler of the app that fails must not end this thread
+        pass
 
 
 def _checked(count: int) -> int:

@@ -135,17 +135,18 @@ class Sums:
 
     def settle(self, outcome: Outcome, counts: dict[ReportSeries, int], now: float) -> None:
         """Note the outcome of a request: its counts need not be sent again, or what is too old is dropped."""
-        if outcome in (Outcome.SENT, Outcome.REFUSED):
-            for series, count in counts.items():
-                self.kept[series].count -= count
-                if not self.kept[series].count:
-                    del self.kept[series]
-            self.sent += sum(counts.values()) * (outcome is Outcome.SENT)
-            self.dropped += sum(counts.values()) * (outcome is Outcome.REFUSED)
+        if outcome in (Outcome.FULL, Outcome.AWAY):
+            for series in [series for series, total in self.kept.items() if now - total.since >= KEEP_S]:
+                self.dropped += self.kept.pop(series).count
             return
-        keep_s = 0.0 if outcome is Outcome.NOWHERE else KEEP_S
-        for series in [series for series, total in self.kept.items() if now - total.since >= keep_s]:
-            self.dropped += self.kept.pop(series).count
+        for series, count in counts.items():
+            self.kept[series].count -= count
+            if not self.kept[series].count:
+                del self.kept[series]
+        if outcome is Outcome.SENT:
+            self.sent += sum(counts.values())
+        else:
+            self.dropped += sum(counts.values())
 
 
 def _error(series: ReportSeries, count: int, message: str | None) -> dict[str, object]:

@@ -34,8 +34,8 @@ class Listener(LocalHttp):
         self.heartbeats = self.posts = 0
         self.bodies: list[bytes] = []
 
-    def post(self, path: str, body: bytes, now: float) -> Outcome:
-        del now
+    def post(self, path: str, body: bytes, now: float, timeout_s: float) -> Outcome:
+        del now, timeout_s
         self.posts += 1
         if self.outcome is Outcome.SENT:
             self.bodies.append(body)
