@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
 
 from . import exceptions
 from .exchange import mark_reported
 from .reporting import LOGGER, report
 
-LEVELS: Final[Mapping[int, str]] = MappingProxyType({logging.WARNING: "investigation", logging.ERROR: "server_error"})
-"""Lowest level of logging: level of the sidecar. Only ``server_error`` counts."""
-
 
 class ArbiterHandler(logging.Handler):
-    """Reports log records: attach it to the root logger. Never raises, never blocks, never logs.
+    """Reports log records of ``level`` and above: attach it to the root logger. Never raises, never blocks, never logs.
 
-    ``levels`` maps levels of logging to those of the sidecar. A record takes the nearest level at or below its own;
-    records below all of them are ignored. CRITICAL counts like ERROR, not as ``fatal``, which would cull at once.
-    With ``exc_info``, kind and fingerprint are those of the exception, which is not reported twice. Otherwise they come
-    from the logger and the place of the call.
+    From ERROR on they count as ``server_error``; those below are an ``investigation``, which is only shown. CRITICAL
+    counts like ERROR, not as ``fatal``, which would cull at once. With ``exc_info``, kind and fingerprint are those of
+    the exception, which is not reported twice. Otherwise they come from the logger and the place of the call.
     """
 
-    def __init__(self, level: int = logging.NOTSET, *, levels: Mapping[int, str] = LEVELS) -> None:
-        self._levels = sorted(levels.items(), reverse=True)
+    def __init__(self, level: int = logging.WARNING) -> None:
         self._inside = threading.local()
-        super().__init__(max(level, min(levels, default=level)))
+        super().__init__(level)
 
     def createLock(self) -> None:  # noqa: N802 - the name is logging's
         """Make no lock: nothing here needs one, and a thread that logs must not wait for another."""
@@ -45,9 +37,9 @@ class ArbiterHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Report the record, unless this thread is reporting one already: a ``__str__`` may log too."""
-        level = next((word for least, word in self._levels if record.levelno >= least), None)
-        if level is None or record.name == LOGGER or getattr(self._inside, "busy", False):
+        if record.name == LOGGER or getattr(self._inside, "busy", False):
             return
+        level = "server_error" if record.levelno >= logging.ERROR else "investigation"
         self._inside.busy = True
         try:
             _report(record, level)

@@ -38,13 +38,12 @@ class ConcurrencyLimit(Lock):
     it is missing, and checked, when a lock is first acquired.
     """
 
-    def __init__(self, directory: Path | str, name: str = "main", max_procs: int = 1, *, mounts: Path = MOUNTS) -> None:
+    def __init__(self, directory: Path | str, name: str = "main", max_procs: int = 1) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError("the name of a lock has letters, digits, _ . and -, at most 100")
         super().__init__(max_procs)
         self._directory = Path(directory)
         self._name = name
-        self._mounts = mounts
         self._is_checked = False
         self._lock_id: int | None = None
         self._descriptor: int | None = None
@@ -68,7 +67,7 @@ class ConcurrencyLimit(Lock):
         """As ``Lock.acquire``. Raises LockError when the directory or a file in it cannot carry locks."""
         if self._lock_id is None:
             if not self._is_checked:
-                _check_directory(self._directory, self._mounts)
+                _check_directory(self._directory)
                 self._is_checked = True
             for lock_id in range(1, self.max_procs + 1):
                 descriptor = _locked(self.path(lock_id))
@@ -166,11 +165,11 @@ def _made(directory: Path) -> None:
     directory.mkdir(mode=0o700, exist_ok=True)  # another process may have made it meanwhile
 
 
-def _check_directory(directory: Path, mounts: Path) -> None:
+def _check_directory(directory: Path) -> None:
     try:
         _made(directory)
         place = directory.resolve(strict=True)
-        kind = file_system(place, mounts)
+        kind = file_system(place)
     except (OSError, RuntimeError) as error:  # RuntimeError: links that form a circle, until Python 3.13
         reason = getattr(error, "strerror", None) or "its links lead nowhere"
         raise LockError(f"{directory}: the directory of the locks cannot be used: {reason}") from None
@@ -180,11 +179,11 @@ def _check_directory(directory: Path, mounts: Path) -> None:
         raise LockError(f"{directory}: is on {kind}, where locks do not hold: use a local directory")
 
 
-def file_system(place: Path, mounts: Path = MOUNTS) -> str:
+def file_system(place: Path) -> str:
     """Return the type of the file system of ``place``, found by its device; "" if unknown. Raises OSError."""
     device = place.stat().st_dev
     try:
-        lines = mounts.read_text(errors="surrogateescape").splitlines()
+        lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return ""
     # Number, parent, device, root, mount point, options, ... " - " type (proc(5)).

@@ -32,23 +32,22 @@ def _fail(logger: logging.Logger, error: Exception, text: str = "no cart") -> No
 
 
 @pytest.mark.parametrize(
-    ("levels", "level", "sidecar_level"),
+    ("handler", "level", "sidecar_level"),
     [
-        ({}, logging.CRITICAL, "server_error"),
-        ({}, logging.ERROR, "server_error"),
-        ({}, 35, "investigation"),
-        ({}, logging.WARNING, "investigation"),
-        ({}, logging.INFO, None),
-        ({logging.ERROR: "investigation", logging.CRITICAL: "server_error"}, logging.CRITICAL, "server_error"),
-        ({logging.ERROR: "investigation", logging.CRITICAL: "server_error"}, logging.ERROR, "investigation"),
-        ({logging.ERROR: "investigation", logging.CRITICAL: "server_error"}, logging.WARNING, None),
+        (ArbiterHandler(), logging.CRITICAL, "server_error"),
+        (ArbiterHandler(), logging.ERROR, "server_error"),
+        (ArbiterHandler(), 35, "investigation"),
+        (ArbiterHandler(), logging.WARNING, "investigation"),
+        (ArbiterHandler(), logging.INFO, None),
+        (ArbiterHandler(logging.INFO), logging.INFO, "investigation"),
+        (ArbiterHandler(logging.ERROR), logging.WARNING, None),
     ],
 )
 def test_level_of_the_log_becomes_a_level_of_the_sidecar(
-    levels: dict[int, str], level: int, sidecar_level: str | None, totals: Totals, listener: Listener
+    handler: ArbiterHandler, level: int, sidecar_level: str | None, totals: Totals, listener: Listener
 ) -> None:
     logger = logging.Logger("shop")  # noqa: LOG001 - not one that stays
-    logger.addHandler(ArbiterHandler(levels=levels) if levels else ArbiterHandler())
+    logger.addHandler(handler)
     logger.log(level, "oops")
     totals()
     assert [(error.level, error.fatal) for error in listener.errors] == [(sidecar_level, False)] * bool(sidecar_level)

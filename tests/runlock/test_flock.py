@@ -9,14 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
 from harness.waiting import wait_for
-from sidecar.runlock import ConcurrencyLimit, LockError
-from sidecar.runlock.flock import file_system
+from sidecar.runlock import ConcurrencyLimit, LockError, flock
 
 _HOLD = """
 import sys, time
@@ -204,7 +203,9 @@ def test_wrong_arguments_are_refused(tmp_path: Path, name: str, max_procs: int) 
     ("kind", "mounted", "is_refused"),
     [("nfs4", "here", True), ("cifs", "here", True), ("ext4", "here", False), ("nfs4", "elsewhere", False)],
 )
-def test_network_file_system_is_refused_by_name(tmp_path: Path, kind: str, mounted: str, *, is_refused: bool) -> None:
+def test_network_file_system_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, mounted: str, *, is_refused: bool
+) -> None:
     device = tmp_path.stat().st_dev + (mounted == "elsewhere")
     mounts = tmp_path / "mountinfo"
     rows = (
@@ -212,19 +213,16 @@ def test_network_file_system_is_refused_by_name(tmp_path: Path, kind: str, mount
         f"2 1 {os.major(device)}:{os.minor(device)} / /a\\040b rw shared:1 - {kind} a rw",
     )
     mounts.write_text("\n".join([*rows, "", "odd"]))
-    held = ConcurrencyLimit(tmp_path, "main", 1, mounts=mounts)
-    if is_refused:
-        with pytest.raises(LockError, match=f"is on {kind}"):
-            held.acquire()
-    else:
-        assert held.acquire() == 1
-        held.release()
+    monkeypatch.setattr(flock, "MOUNTS", mounts)
+    with pytest.raises(LockError, match=f"is on {kind}") if is_refused else nullcontext():
+        slots(tmp_path).acquire()
     assert len(list(tmp_path.glob("*.lock"))) == (not is_refused)
 
 
-def test_kernel_knows_the_file_system_of_a_place(tmp_path: Path) -> None:
-    assert file_system(Path("/proc")) == "proc"
-    assert file_system(tmp_path, tmp_path / "no such table") == ""
+def test_kernel_knows_the_file_system_of_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert flock.file_system(Path("/proc")) == "proc"
+    monkeypatch.setattr(flock, "MOUNTS", tmp_path / "no such table")
+    assert flock.file_system(tmp_path) == ""
 
 
 # -- waiting ----------------------------------------------------------------------------------------------------------
