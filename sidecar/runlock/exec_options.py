@@ -78,13 +78,10 @@ class ExecOptions(NamedTuple):
         shortest_s = max(self.lifetime_s * (1 - self.lifetime_jitter), least_s)
         return self._replace(lifetime_s=self.lifetime_s - chance * (self.lifetime_s - shortest_s))
 
-    def is_due(self, age_s: float) -> bool:
-        """Whether a main of this age ends unless it is busy."""
-        return 0 < self.lifetime_s <= age_s
-
-    def is_over(self, age_s: float, *, busy: bool) -> bool:
-        """Whether a main of this age ends."""
-        return self.is_due(age_s) and not (busy and age_s < self.lifetime_max_s)
+    def is_over(self, age_s: float, is_busy: Callable[[float], bool]) -> bool:
+        """Whether a main of this age ends. ``is_busy`` is asked at the end, with the seconds it may still take."""
+        left_s = self.lifetime_max_s - age_s
+        return 0 < self.lifetime_s <= age_s and not (left_s > 0 and is_busy(left_s))
 
 
 # -- the command line ---------------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ class Supervisor:
         process = self._started()
         while (code := process.poll()) is None:
             age_s = time.monotonic() - began_at
-            if self._options.is_due(age_s) and self._is_over(age_s):
+            if self._options.is_over(age_s, self._is_busy):
                 return self._ended(process, "planned")
             if not self._lock.heartbeat():
                 return self._ended(process, "lost")
@@ -208,9 +208,23 @@ class Supervisor:
             preexec_fn=_dying_with_parent(self._signals),  # noqa: PLW1509 - this process has no threads
         )
 
-    def _is_over(self, age_s: float) -> bool:
-        left_s = self._options.lifetime_max_s - age_s
-        return self._options.is_over(age_s, busy=left_s > 0 and _is_busy(self._options.busy_command, left_s))
+    def _is_busy(self, within_s: float) -> bool:
+        """Whether ``busy_command`` exits 0. No, if it takes longer than ``within_s`` or 5 s."""
+        from subprocess import DEVNULL, TimeoutExpired, run  # noqa: PLC0415 - as in _started
+
+        try:
+            done = run(  # noqa: S603 - the operator's own command line
+                self._options.busy_command,
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+                timeout=min(within_s, _PROBE_S),
+                check=False,
+                preexec_fn=_unblock_signals,
+            )
+        except (OSError, TimeoutExpired):
+            return False
+        return done.returncode == 0
 
     def _next_check_s(self, age_s: float) -> float:
         ends_s = (self._options.lifetime_s, self._options.lifetime_max_s)
@@ -232,26 +246,6 @@ class Supervisor:
             if again in _STOPPING | _PASSED_ON:
                 _signal(process, again)
         return End(cause, _as_shell(process.returncode))
-
-
-def _is_busy(words: Sequence[str], within_s: float) -> bool:
-    """Whether these words exit 0: the command has work to finish. No, if they take longer than ``within_s`` or 5 s."""
-    from subprocess import DEVNULL, TimeoutExpired, run  # noqa: PLC0415 - as in _started
-
-    timeout_s = min(within_s, _PROBE_S)
-    try:
-        done = run(  # noqa: S603 - the operator's own command line
-            words,
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            stderr=DEVNULL,
-            timeout=timeout_s,
-            check=False,
-            preexec_fn=_unblock_signals,
-        )
-    except (OSError, TimeoutExpired):
-        return False
-    return done.returncode == 0
 
 
 def _as_shell(code: int) -> int:

@@ -151,7 +151,14 @@ def test_a_life_is_over_at_its_age_and_later_only_while_it_is_busy(
     life: tuple[float, float], age_s: float, *, busy: bool, over: bool
 ) -> None:
     options = ExecOptions(["true"], lifetime_s=life[0], lifetime_max_s=life[1])
-    assert options.is_over(age_s, busy=busy) is over
+    asked: list[float] = []
+
+    def is_busy(left_s: float) -> bool:
+        asked.append(left_s)
+        return busy
+
+    assert options.is_over(age_s, is_busy) is over
+    assert asked == [life[1] - age_s] * (0 < life[0] <= age_s < life[1])
 
 
 def _fewest(options: ExecOptions, chance: random.Random) -> int:
