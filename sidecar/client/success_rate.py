@@ -81,8 +81,10 @@ class SuccessHistory:
         seconds, where the whole ring would take twenty; a node that recovers takes longer.
         """
         recent = self._recent(now_s)
-        known = min(1.0, sum(tally.finished for tally in self._ring) / ENOUGH)
-        rate = known * recent.rate() + (1 - known) * self._remembered() if known else self._remembered()
+        ring_share = min(1.0, sum(tally.finished for tally in self._ring) / ENOUGH)
+        rate = self._remembered()
+        if ring_share:
+            rate = ring_share * recent.rate() + (1 - ring_share) * rate
         newest = [self._ring[place] for place in range(NEWEST)]
         if sum(tally.finished for tally in newest) < ENOUGH:
             return rate

@@ -116,8 +116,8 @@ def _locked(path: Path, *, waits: bool = False) -> int | None:
     try:
         if _lock(descriptor, path, waits=waits):
             _write_pid(descriptor)
-            held, descriptor = descriptor, -1
-            return held
+            locked, descriptor = descriptor, -1
+            return locked
     except OSError as error:
         raise LockError(f"{path}: cannot be locked: {error.strerror}") from None
     finally:

@@ -44,16 +44,16 @@ for place = 1, #flat, 2 do
 end
 
 local time = redis.call('TIME')
-local seen = time[1] * 1000000 + time[2]
-local about = redis.call('INFO', 'server')
-local run = string.match(about, 'run_id:(%w+)') or ''
+local server_us = time[1] * 1000000 + time[2]
+local info = redis.call('INFO', 'server')
+local run = string.match(info, 'run_id:(%w+)') or ''
 -- In whole seconds, from two rounded times: one second may be missing.
-local age = (tonumber(string.match(about, 'uptime_in_seconds:(%d+)') or '0') - 1) * 1000000
+local age = (tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or '0') - 1) * 1000000
 
 local clock = tonumber(record.clock or '0')
 local open = tonumber(record.open or '0')
 if record.clock then
-  clock = clock + math.max(0, math.min(seen - tonumber(record.seen), shortest / 2))
+  clock = clock + math.max(0, math.min(server_us - tonumber(record.seen), shortest / 2))
 end
 if record.clock and record.run ~= run or not record.clock and age < longest then
   open = math.max(open, clock + longest / 2)
@@ -75,7 +75,7 @@ if order == 'acquire' and mine == 0 and clock >= open then
   slot = free_slot()
 end
 
-redis.call('HSET', key, 'clock', us(clock), 'seen', us(seen), 'run', run, 'open', us(open))
+redis.call('HSET', key, 'clock', us(clock), 'seen', us(server_us), 'run', run, 'open', us(open))
 if order == 'release' and slot > 0 then
   redis.call('HDEL', key, slot)
   leases[slot] = nil

@@ -119,8 +119,8 @@ class Leases(Lock):
 
     def acquire(self) -> int | None:
         """As ``Lock.acquire``. Raises LockError if Redis does not answer, or answers too late."""
-        if (held := self.lock_id) is not None:
-            return held
+        if (lock_id := self.lock_id) is not None:
+            return lock_id
         self._lease = None
         word, sent_at = secrets.token_hex(16), self._clock()
         try:
@@ -205,6 +205,6 @@ def _client(url: str, timeout_s: float) -> Any:
     except ValueError:  # its text may repeat the password
         raise ValueError(_URL_HINT) from None
     name, _, password = (unquote(part) for part in (sentinels["login"] or "").partition(":"))
-    found: Any = _SENTINEL(hosts, sentinel_kwargs=dict(options))
+    sentinel: Any = _SENTINEL(hosts, sentinel_kwargs=dict(options))
     options |= {"db": int(sentinels["db"] or 0), "username": name or None, "password": password or None}
-    return found.master_for(sentinels["master"], **options)
+    return sentinel.master_for(sentinels["master"], **options)

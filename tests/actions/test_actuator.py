@@ -167,19 +167,19 @@ async def test_container_that_restarts_before_the_action_begins_is_left_alone() 
 
 
 async def test_what_the_action_lacks_is_told_before_the_first_cull() -> None:
-    told: list[str] = []
+    warnings: list[str] = []
     story = Story()
     actuator = Actuator(
         *("nomad-stop", story._act),
         wall=lambda: 0.0,
         on_result=story.results.append,
         missing=lambda: ["no policy"],
-        on_missing=told.append,
+        on_missing=warnings.append,
     )
     task = asyncio.create_task(actuator.run(lambda: UP))
-    await eventually(lambda: told, timeout_s=60, what="it has looked")
+    await eventually(lambda: warnings, timeout_s=60, what="it has looked")
     task.cancel()
-    assert (told, actuator.missing, story.times) == (["no policy"], ["no policy"], [])
+    assert (warnings, actuator.missing, story.times) == (["no policy"], ["no policy"], [])
 
 
 # -- again ------------------------------------------------------------------------------------------------------------

@@ -124,10 +124,10 @@ ENDS: list[tuple[str, object, float, int, dict[str, int]]] = [
 
 
 @pytest.mark.parametrize(
-    ("answer", "rate", "limit", "told"), [row[1:] for row in ENDS], ids=[row[0].replace(" ", "-") for row in ENDS]
+    ("answer", "rate", "limit", "reported"), [row[1:] for row in ENDS], ids=[row[0].replace(" ", "-") for row in ENDS]
 )
 async def test_end_of_a_call_is_counted_and_told(
-    answer: object, rate: float, limit: int, told: dict[str, int], totals: Totals
+    answer: object, rate: float, limit: int, reported: dict[str, int], totals: Totals
 ) -> None:
     cascade = cascade_of("a")
     release = asyncio.Event()
@@ -140,7 +140,7 @@ async def test_end_of_a_call_is_counted_and_told(
     except BaseException as error:  # noqa: BLE001 - what is handed in comes out, exit and cancellation too
         result = error
     assert result is answer
-    assert totals() == told
+    assert totals() == reported
     assert cascade.figures()["a"][::2] == (rate, limit)
     assert cascade.figures()["a"].in_flight == 4
     release.set()
@@ -199,8 +199,8 @@ async def test_example_of_the_page_falls_back_and_tells_the_sidecar(totals: Tota
     app: dict[str, Any] = {"replicas": replicas}
     exec(example.partition("```")[0].replace("health_arbiter_client", "sidecar.client"), app)
     assert [await app["cart"]("anna") for _ in range(20)] == [b"apples"] * 20
-    told = totals()
-    assert (told["ok"], told["failed"]) == (20, 2)
+    counts = totals()
+    assert (counts["ok"], counts["failed"]) == (20, 2)
     replicas["replica-1"].answer = None
     assert await app["cart"]("anna") is None
     assert totals()["server_error ExhaustedError"] == 1

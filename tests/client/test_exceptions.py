@@ -65,9 +65,9 @@ def test_kind_names_the_driver_or_the_class(error: BaseException, kind: str) -> 
 
 
 def test_circle_of_causes_ends() -> None:
-    one, other = RuntimeError(), ValueError()
-    one.__cause__, other.__cause__ = other, one
-    assert exceptions.kind(one) == "RuntimeError"
+    first, second = RuntimeError(), ValueError()
+    first.__cause__, second.__cause__ = second, first
+    assert exceptions.kind(first) == "RuntimeError"
 
 
 def _own() -> None:

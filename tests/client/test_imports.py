@@ -48,8 +48,8 @@ def test_import_brings_the_reporting_and_nothing_else() -> None:
 )
 def test_helper_needs_the_standard_library_only(name: str) -> None:
     loaded = _loaded(f"from sidecar.client import {name}")
-    known = {*sys.stdlib_module_names, "sidecar"}
-    assert {module for module in loaded if module.partition(".")[0] not in known} == set()
+    allowed = {*sys.stdlib_module_names, "sidecar"}
+    assert {module for module in loaded if module.partition(".")[0] not in allowed} == set()
     assert {module for module in loaded if module.startswith("sidecar.") and "client" not in module} == set()
 
 

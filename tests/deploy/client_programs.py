@@ -75,14 +75,14 @@ def totals(posted: Posted) -> Counter[str]:
 
 @contextmanager
 def answering(status: int) -> Iterator[Posted]:
-    seen: list[tuple[str, bytes]] = []
+    requests: list[tuple[str, bytes]] = []
 
     def take(asked: Asked) -> Said:
-        seen.append((asked.path, asked.body))
+        requests.append((asked.path, asked.body))
         return Said(status)
 
     with http_server(take) as port:
-        yield port, seen
+        yield port, requests
 
 
 _REPORTING: Final = """

@@ -159,13 +159,13 @@ FAILING: Final = {
 
 @pytest.mark.parametrize("client", ["express.cjs", "client.go", "client.rb", "client.php"])
 def test_newest_message_of_a_kind_goes_along_cut(client: str, posted: Posted, request: pytest.FixtureRequest) -> None:
-    port, seen = posted
+    port, bodies = posted
     command = _commands(request)[client]()[:1]  # the program in Go is compiled, and takes the text only
     if client in FAILING:
         command += ["-r" if client == "client.php" else "-e", FAILING[client]]
     run(command, {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}", "TEXT": TEXT})
     kind = {"client.go": "errors.errorString", "client.php": "RangeException"}.get(client, "RangeError")
-    reports = [each for _, body in seen for each in read_errors(body) if each.kind == kind]
+    reports = [each for _, body in bodies for each in read_errors(body) if each.kind == kind]
     assert sum(each.errors for each in reports) == 2
     message = reports[-1].message or ""
     assert message.startswith(f"{kind}: {TEXT[:25]}")

@@ -114,13 +114,13 @@ def test_lock_error_of_main_ends_the_standby(tmp_path: Path) -> None:
 
 
 def test_a_standby_has_its_name_while_it_waits_and_then_the_old_one(tmp_path: Path) -> None:
-    comm, seen = Path("/proc/self/comm"), []
+    comm, names = Path("/proc/self/comm"), []
     before = comm.read_text()
     limits = ConcurrencyLimit(tmp_path), ConcurrencyLimit(tmp_path, name="standby")
-    nap = Nap(1, lambda: seen.append(comm.read_text()))
+    nap = Nap(1, lambda: names.append(comm.read_text()))
     with ConcurrencyLimit(tmp_path):
         WithStandby(*limits, retries=1, process_name="waiting", sleep=nap).acquire()
-    assert (seen, comm.read_text()) == (["waiting\n"], before)
+    assert (names, comm.read_text()) == (["waiting\n"], before)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def _opened_in(directory: Path) -> list[str]:
 def test_no_attempt_leaves_a_descriptor_behind(tmp_path: Path) -> None:
     with holder(tmp_path) as process:
         refused = [slots(tmp_path) for _ in range(20)]
-        assert [one.acquire() for one in refused] == [None] * 20
+        assert [lock.acquire() for lock in refused] == [None] * 20
         assert _opened_in(tmp_path) == []
         assert (tmp_path / "main.1.lock").read_text() == f"{process.pid}\n", "the number is the holder's"
     assert refused[0].acquire() == 1
@@ -165,9 +165,8 @@ def test_a_lock_whose_file_is_gone_is_lost_at_the_next_heartbeat(tmp_path: Path,
 @pytest.mark.parametrize("mode", [0o755, 0o1777], ids=oct)
 def test_missing_directory_is_made_for_its_user_alone(tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
-    held = slots(tmp_path / "locks")
-    assert held.acquire() == 1
-    held.release()
+    with slots(tmp_path / "locks") as slot:
+        assert slot == 1
     assert stat.S_IMODE((tmp_path / "locks").stat().st_mode) == 0o700
 
 

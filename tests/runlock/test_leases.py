@@ -364,18 +364,18 @@ def test_holders_of_many_processes_never_overlap(server: RedisServer) -> None:
         "from sidecar.runlock import LockError\n"
         "from sidecar.runlock.leases import Leases\n"
         "_, url, me = sys.argv\n"
-        "chance, lease, told = random.Random(int(me)), 0, set()\n"
+        "chance, lease, leases = random.Random(int(me)), 0, set()\n"
         "def made(): return Leases(url, ttl_s=0.4, max_procs=2, timeout_s=5)\n"
         "def acquired():\n"
         "    try: return limit.acquire()\n"
         "    except LockError: return None\n"  # it came too late to be used
         "limit = made()\n"
-        "while len(told) < 8:\n"  # leases of its own, however long that takes
+        "while len(leases) < 8:\n"  # leases of its own, however long that takes
         "    if (slot := acquired()):\n"
         "        lease += 1\n"
         "        while limit.heartbeat() and chance.random() < 0.9:\n"
         "            now = time.monotonic()\n"
-        "            if limit.is_held: told.add(lease); print(slot, me, lease, now, flush=True)\n"
+        "            if limit.is_held: leases.add(lease); print(slot, me, lease, now, flush=True)\n"
         "            time.sleep(chance.choice((0.01, 0.05, 0.05, 0.3)))\n"
         "        if chance.random() < 0.5: limit.release()\n"
         "        else: limit = made()\n"
@@ -384,13 +384,13 @@ def test_holders_of_many_processes_never_overlap(server: RedisServer) -> None:
     environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     commands = [[sys.executable, "-c", program, server.url, str(number)] for number in range(4)]
     crowd = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) for command in commands]
-    seen: dict[tuple[str, str, str], list[float]] = {}
-    for one in crowd:
-        for line in one.communicate(timeout=250)[0].splitlines():
+    moments: dict[tuple[str, str, str], list[float]] = {}
+    for process in crowd:
+        for line in process.communicate(timeout=250)[0].splitlines():
             slot, who, lease, at = line.split()
-            seen.setdefault((slot, who, lease), []).append(float(at))
-    assert all(one.returncode == 0 for one in crowd)
+            moments.setdefault((slot, who, lease), []).append(float(at))
+    assert all(process.returncode == 0 for process in crowd)
     for slot in "12":
-        spans = sorted((min(times), max(times)) for (its_slot, *_), times in seen.items() if its_slot == slot)
+        spans = sorted((min(times), max(times)) for (its_slot, *_), times in moments.items() if its_slot == slot)
         assert len(spans) >= 4
         assert all(before[1] < after[0] for before, after in itertools.pairwise(spans))
