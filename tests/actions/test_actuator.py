@@ -40,6 +40,10 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sidecar.actions.actuator.FOUND_DOWN_S", 0.0)
 
 
+Told = list[tuple[bool, bool]]
+"""Of each result that was told, whether the action failed, and whether the sidecar asks again."""
+
+
 class Story:
     """An action that answers ``answer`` after ``takes_s``, when it was asked, and the results that were told."""
 
@@ -84,8 +88,7 @@ class Story:
         return [round(later - earlier, 3) for earlier, later in zip(self.times, self.times[1:], strict=False)]
 
     @property
-    def told(self) -> list[tuple[bool, bool]]:
-        """Of each result that was told, whether the action failed, and whether the sidecar asks again."""
+    def told(self) -> Told:
         return [(result.failed, result.asks_again) for result in self.results]
 
 
@@ -145,9 +148,7 @@ async def test_action_that_may_have_been_carried_out_fails_and_is_not_asked_agai
     ("answer", "told"), [("stopped", [(False, False)]), (ActionError("EOF"), [])], ids=["done", "failed"]
 )
 @in_virtual_time
-async def test_action_during_which_the_container_restarted_has_not_failed(
-    answer: str | Exception, told: list[tuple[bool, bool]]
-) -> None:
+async def test_action_during_which_the_container_restarted_has_not_failed(answer: str | Exception, told: Told) -> None:
     async with running(Story()) as story:
         story.answer, story.takes_s = answer, 5.0
         story.go_down()
@@ -211,40 +212,42 @@ async def test_sidecars_of_a_fleet_do_not_ask_at_the_same_time(jitter: float, pa
         assert set(story.pauses) == {pause}
 
 
+EOF = ActionError("EOF")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "repaired_after_s", "repaired", "then_told"),
+    [
+        pytest.param(AWAY, [], 10, "stopped", [(False, False)], id="an agent that is back soon is no failure"),
+        pytest.param(AWAY, [(True, True)], 1e5, "stopped", [(False, False)], id="one that is away for a day is one"),
+        pytest.param(NO_POLICY, [(True, True)], 1, "stopped", [(False, False)], id="a refusal is told at once"),
+        pytest.param(NO_POLICY, [(True, True)], 1e5, "stopped", [(False, False)], id="and once"),
+        pytest.param(AWAY, [(True, True)], 20, EOF, [(True, False)], id="any doubt ends it and is told as well"),
+    ],
+)
 @in_virtual_time
-async def test_agent_that_is_back_soon_is_no_failure() -> None:
+async def test_failure_is_told_once_and_so_is_the_end(
+    answer: ActionError, told: Told, repaired_after_s: float, repaired: str | ActionError, then_told: Told
+) -> None:
     async with running(Story()) as story:
+        story.answer = answer
         story.go_down()
-        await asyncio.sleep(10)
-        story.answer = "stopped"
-        await asyncio.sleep(3600)
-        assert story.told == [(False, False)]
+        await asyncio.sleep(repaired_after_s)
+        assert story.told == told
+        assert set(story.pauses) <= {0.5, 30.0}
+        story.answer, count = repaired, len(story.times)
+        await asyncio.sleep(1e5)
+        assert (story.told, len(story.times)) == (told + then_told, count + 1)
+        assert story.actuator.last == story.results[-1]
 
 
 @in_virtual_time
-async def test_refusal_is_told_at_once_and_once_and_a_repaired_policy_is_used() -> None:
+async def test_refusal_is_repaired_by_a_person_who_needs_more_than_seconds() -> None:
     async with running(Story()) as story:
         story.answer = NO_POLICY
         story.go_down()
-        await asyncio.sleep(1)
-        assert story.told == [(True, True)]
-        await asyncio.sleep(86_400)
-        assert (set(story.pauses), story.told) == ({30.0}, [(True, True)])
-        story.answer = "stopped"
-        await asyncio.sleep(3600)
-        assert story.told == [(True, True), (False, False)]
-
-
-@in_virtual_time
-async def test_any_doubt_ends_it_and_is_told_as_well() -> None:
-    async with running(Story()) as story:
-        story.go_down()
-        await asyncio.sleep(20)
-        story.answer = ActionError("EOF")
-        await asyncio.sleep(1e6)
-        assert story.told == [(True, True), (True, False)]
-        assert (story.results[1].sentence, story.actuator.last) == ("EOF", story.results[1])
-        assert len(story.times) == 32
+        await asyncio.sleep(61)
+        assert story.pauses == [30.0, 30.0]
 
 
 @pytest.mark.parametrize("after_s", [5.0, 20.0, 45.5], ids=["soon", "in the pause", "in a request"])

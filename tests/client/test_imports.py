@@ -12,10 +12,6 @@ import pytest
 from sidecar import client
 
 ROOT = Path(__file__).parents[2]
-AT_ONCE = {
-    "sidecar",
-    *(f"sidecar.client{name}" for name in ("", ".local_http", ".reporting", ".sums")),
-}
 COSTLY = {"asyncio", "http", "json", "logging", "multiprocessing", "ssl", "subprocess", "urllib"}
 
 
@@ -33,9 +29,21 @@ def _loaded(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_import_brings_the_reporting_and_nothing_else() -> None:
-    loaded = _loaded("from sidecar.client import report, results, heartbeat, stats, configure")
-    assert {name for name in loaded if name.partition(".")[0] == "sidecar"} == AT_ONCE
+@pytest.mark.parametrize(
+    ("code", "modules"),
+    [
+        (
+            "from sidecar.client import report, results, heartbeat, stats, configure",
+            ("local_http", "reporting", "sums"),
+        ),
+        ("from sidecar.client.success_rate import SuccessHistory", ("success_rate",)),
+    ],
+    ids=["reporting", "what the sidecar uses"],
+)
+def test_import_brings_what_is_used_and_nothing_else(code: str, modules: tuple[str, ...]) -> None:
+    loaded = _loaded(code)
+    expected = {"sidecar", "sidecar.client", *(f"sidecar.client.{name}" for name in modules)}
+    assert {name for name in loaded if name.partition(".")[0] == "sidecar"} == expected
     assert loaded & COSTLY == set()
 
 
@@ -61,8 +69,3 @@ def test_everything_announced_is_there(name: str) -> None:
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'reprot'"):
         client.reprot  # noqa: B018 - the access is what is tested
-
-
-def test_success_rate_which_the_sidecar_uses_brings_nothing_else() -> None:
-    loaded = _loaded("from sidecar.client.success_rate import SuccessHistory")
-    assert {name for name in loaded if name.startswith("sidecar.")} == {"sidecar.client", "sidecar.client.success_rate"}
