@@ -29,8 +29,8 @@ from sidecar.core.types import Entry
 from sidecar.inputs.scrape import Scraper
 from sidecar.inputs.series_selection import SeriesSelection
 from sidecar.notify.messages import Alert, fields_of
-from sidecar.notify.messenger import Messenger
-from sidecar.notify.webhook import Delivery, Outbox, UndeliveredError, Webhook
+from sidecar.notify.messenger import Delivery, Messenger
+from sidecar.notify.webhook import UndeliveredError, Webhook
 from sidecar.telemetry.log import logger
 
 if TYPE_CHECKING:
@@ -168,17 +168,17 @@ def messenger(
     samples: Callable[[], Iterable[ErrorSample]],
 ) -> Messenger:
     """The messenger, which observes. ``samples``: the errors of the app."""
-    outbox = Outbox(webhook(config.notify), rng=_rng(), observe=deliveries(metrics, log))
-    metrics.gauge("arbiter_messages_waiting", "Messages that wait to be sent.", partial(len, outbox))
     built = Messenger(
-        outbox,
+        webhook(config.notify),
         budget,
         config.identity,
         config.notify.runbook_url,
         rng=_rng(),
         sample=partial(_sample, samples),
+        observe=deliveries(metrics, log),
         on_failure=partial(observers.failed, "message"),
     )
+    metrics.gauge("arbiter_messages_waiting", "Messages that wait to be sent.", partial(len, built))
     observers.steps.append(built.notice)
     observers.beats.append(built.beaten)
     observers.actions.append(

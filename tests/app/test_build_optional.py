@@ -20,7 +20,7 @@ from sidecar.config.settings import ActionConfig, AppConfig, Config, IdentityCon
 from sidecar.core.app_reports import ErrorLevel, Missed, Report, Sample
 from sidecar.core.explain.samples import ErrorSample
 from sidecar.core.types import Entry
-from sidecar.notify.webhook import Delivery
+from sidecar.notify.messenger import Delivery
 from sidecar.telemetry import Observers
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import Metrics

@@ -117,18 +117,19 @@ def test_higher_percentage_only_adds_containers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "percent", "place", "effective", "suffix"),
+    ("mode", "percent", "place", "effective", "has_other"),
     [
-        ("enforce", 100, 99, "enforce", ""),
-        ("enforce", 50, 49, "enforce", ""),
-        ("enforce", 50, 50, "shadow", ":shadow"),
-        ("enforce", 0, 0, "shadow", ":shadow"),
-        ("shadow", 100, 0, "shadow", ":shadow"),
+        ("enforce", 100, 99, "enforce", False),
+        ("enforce", 50, 49, "enforce", True),
+        ("enforce", 50, 50, "shadow", True),
+        ("enforce", 0, 0, "shadow", True),
+        ("shadow", 100, 0, "shadow", True),
     ],
 )
 def test_each_container_has_its_mode_and_each_mode_a_budget_of_its_own(
-    mode: str, percent: int, place: int, effective: str, suffix: str
+    mode: str, percent: int, place: int, effective: str, *, has_other: bool
 ) -> None:
     config = load({"mode": mode, "alone": "true", "enforce_percent": str(percent), "instance": _at(place)}, {})
     assert (config.identity.mode, config.identity.enforce_percent) == (effective, percent)
-    assert build_store.prefix(config) == f"{{ha:default/app}}{suffix}"
+    assert config.identity.has_other_mode is has_other, "the others of the service may be in the other mode"
+    assert build_store.prefix(config) == f"{{ha:default/app}}{':shadow' if effective == 'shadow' else ''}"

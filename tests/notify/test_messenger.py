@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -16,8 +17,8 @@ from sidecar.core.claims import CauseTrial, Fleet, Presence, Unknown
 from sidecar.core.fleet.fleet_events import FleetWatch
 from sidecar.core.fleet.members import Member, MemberList
 from sidecar.core.types import Entry
-from sidecar.notify.messenger import LEADER_S, LOOK_S, Messenger
-from sidecar.notify.webhook import Outbox, Webhook
+from sidecar.notify.messenger import GIVE_UP_S, LEADER_S, LOOK_S, MOST_WAITING, Delivery, Messenger
+from sidecar.notify.webhook import UndeliveredError, Webhook
 
 AWAY = Unknown("connection")
 CALM = Fleet(5)
@@ -58,25 +59,34 @@ class FakeBudget:
         return AWAY if self.is_away else MemberList(CALM, 0, self.members)
 
 
-class TakingWebhook(Webhook):
-    """Takes everything."""
+class FakeWebhook(Webhook):
+    """Refuses ``refusals`` in turn, and all of ``refused_sender``; takes the rest, at these times of the loop."""
 
-    def __init__(self, taken: list[Mapping[str, str]]) -> None:
+    def __init__(self) -> None:
         super().__init__("http://a", "")
-        self.taken = taken
+        self.refusals: list[UndeliveredError] = []
+        self.refused_sender = ""
+        self.taken: list[Mapping[str, str]] = []
+        self.times: list[float] = []
 
     async def send(self, fields: Mapping[str, str]) -> str:
         await asyncio.sleep(0)
+        if self.refusals:
+            raise self.refusals.pop(0)
+        if fields["sender"] == self.refused_sender:
+            raise UndeliveredError("connection")
         self.taken.append(fields)
+        self.times.append(asyncio.get_running_loop().time())
         return "host"
 
 
 class MessengerFleet:
-    """The messengers of one fleet. ``sent``: what any of them sent."""
+    """The messengers of one fleet, with one webhook. ``outcomes``: of all attempts."""
 
     def __init__(self, count: int) -> None:
         self.store = FakeBudget()
-        self.sent: list[Mapping[str, str]] = []
+        self.webhook = FakeWebhook()
+        self.outcomes: list[Delivery] = []
         self.failures: list[Exception] = []
         self.messengers: list[Messenger] = []
         self.watches: list[FleetWatch] = []
@@ -87,7 +97,7 @@ class MessengerFleet:
     def join(self, name: str) -> None:
         loop, rng = asyncio.get_running_loop(), Random(name)
         messenger = Messenger(
-            Outbox(TakingWebhook(self.sent), clock=loop.time, rng=rng, observe=lambda _: None),
+            self.webhook,
             cast("Any", self.store),
             IdentityConfig("web", "prod", name, mode="enforce"),
             "",
@@ -95,6 +105,7 @@ class MessengerFleet:
             wall=lambda: 1_700_000_000.0 + loop.time(),
             rng=rng,
             sample=lambda cause: f"a sample of {cause}" if cause else "",
+            observe=self.outcomes.append,
             on_failure=self.failures.append,
         )
         self.messengers.append(messenger)
@@ -109,9 +120,23 @@ class MessengerFleet:
                 messenger.beaten(watch.record(answer, 0.0))
                 await asyncio.sleep(every_s / len(self.messengers))
 
+    def fail(self, *details: str, number: int = 0) -> None:
+        """Let the action of a sidecar fail, for which it needs no claim."""
+        for detail in details:
+            self.messengers[number].acted(Entry("action_failed", 1.0, reason="command", detail=detail))
+
+    @property
+    def sent(self) -> list[Mapping[str, str]]:
+        return self.webhook.taken
+
     @property
     def words(self) -> list[str]:
-        return [one["word"] for one in self.sent]
+        return [message["word"] for message in self.sent]
+
+    @property
+    def details(self) -> list[str]:
+        """Of the failed actions, in the order of their messages."""
+        return [re.findall(r"failed: (.*?)\. The", message["sentence"])[0] for message in self.sent]
 
     async def end(self) -> None:
         for task in self.tasks:
@@ -189,7 +214,7 @@ async def test_failed_action_is_told_by_its_own_sidecar_without_redis() -> None:
     fleet = MessengerFleet(3)
     await fleet.beats(CALM, 10)
     await fleet.beats(AWAY, 10)
-    fleet.messengers[2].acted(Entry("action_failed", 1.0, reason="command", detail="exit code 5"))
+    fleet.fail("exit code 5", number=2)
     await asyncio.sleep(5)
     (message,) = fleet.sent
     assert (message["word"], message["instance"], message["sender"]) == ("action_failed", "n2", "n2")
@@ -221,4 +246,66 @@ async def test_message_does_not_wait_long_for_the_containers() -> None:
     await asyncio.sleep(LOOK_S + 2.5)
     (message,) = fleet.sent
     assert (message["containers"], message["cause"]) == ("", "redis")
+    await fleet.end()
+
+
+# -- the queue --------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_messages_are_sent_in_order_and_tried_again_after_growing_pauses() -> None:
+    fleet = MessengerFleet(1)
+    fleet.webhook.refusals = [UndeliveredError("status 500") for _ in range(8)]
+    begun = asyncio.get_running_loop().time()
+    fleet.fail("one", "two")
+    await asyncio.sleep(1000)
+    assert fleet.details == ["one", "two"]
+    assert 0.5 * (1 + 2 + 4 + 8 + 16 + 32 + 60 + 60) <= fleet.webhook.times[0] - begun <= 1.5 * 183
+    assert fleet.outcomes == [
+        *[Delivery("failed", "action_failed", "status 500")] * 8,
+        *[Delivery("sent", "action_failed", "host")] * 2,
+    ]
+    await fleet.end()
+
+
+@in_virtual_time
+async def test_message_is_given_up_after_its_time_or_at_once_if_it_will_never_be_taken() -> None:
+    fleet = MessengerFleet(1)
+    fleet.webhook.refusals = [UndeliveredError("status 400", is_final=True), *[UndeliveredError("x")] * 300]
+    fleet.fail("bad", "late")
+    await asyncio.sleep(GIVE_UP_S - 200)
+    assert [delivery.outcome for delivery in fleet.outcomes if delivery.outcome != "failed"] == ["dropped"]
+    assert len(fleet.messengers[0]) == 1, "it is still tried"
+    await asyncio.sleep(250)
+    assert len(fleet.messengers[0]) == 0
+    assert [delivery.outcome for delivery in (fleet.outcomes[0], fleet.outcomes[-1])] == ["dropped"] * 2
+    await fleet.end()
+
+
+@in_virtual_time
+async def test_oldest_message_is_dropped_when_too_many_wait() -> None:
+    fleet = MessengerFleet(1)
+    fleet.webhook.refusals = [UndeliveredError("x")]
+    fleet.fail("first")
+    await settle()
+    fleet.fail(*map(str, range(MOST_WAITING + 1)))
+    assert len(fleet.messengers[0]) == MOST_WAITING + 1, "and one that is being sent"
+    await asyncio.sleep(10)
+    assert fleet.details == ["first", *map(str, range(1, MOST_WAITING + 1))], "but the oldest, all are sent once"
+    assert Delivery("dropped", "action_failed", "too many wait") in fleet.outcomes
+    assert len(fleet.messengers[0]) == 0
+    await fleet.end()
+
+
+@in_virtual_time
+async def test_alert_that_waits_behind_a_message_is_sent_by_another_sidecar() -> None:
+    fleet = MessengerFleet(2)
+    await fleet.beats(CALM, 10)
+    fleet.webhook.refused_sender = "n0"
+    fleet.fail("exit code 5", number=0)
+    await fleet.beats(ON, 30)
+    assert [(message["word"], message["sender"]) for message in fleet.sent] == [("paused", "n1")]
+    fleet.webhook.refused_sender = ""
+    await asyncio.sleep(90)
+    assert fleet.words == ["paused", "action_failed"]
     await fleet.end()
