@@ -249,7 +249,6 @@ def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
     }
     reports = report_api.routes(
         sidecar.offer,
-        state=lambda: sidecar.snapshot().container.state,
         snapshot=sidecar.snapshot,
         mode=config.identity.mode,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from aiohttp import hdrs
 
@@ -16,8 +16,6 @@ from sidecar.core.types import State
 from sidecar.inputs.report_bodies import read_errors, read_results
 from sidecar.net import web
 
-T = TypeVar("T")
-
 SMALL_BODY: Final = 4 * 1024
 """Bytes up to which a body is parsed at once. A larger one takes up to 3 ms: each turn of the loop parses one."""
 
@@ -27,7 +25,6 @@ ACCEPTED: Final = {state: f'{{"state":"{state}"}}\n'.encode() for state in State
 
 def routes(
     offer: Callable[[Sequence[Report]], bool],
-    state: Callable[[], State],
     snapshot: Callable[[], Snapshot],
     mode: str,
 ) -> web.Routes:
@@ -40,11 +37,16 @@ def routes(
     def accepted(reports: Sequence[Report]) -> web.StreamResponse:
         if not offer(reports):
             raise web.HttpError(503, "full", "too many reports are waiting, this one was not counted")
-        return web.Response(body=ACCEPTED[state()], status=202, headers=JSON)
+        return web.Response(body=ACCEPTED[snapshot().container.state], status=202, headers=JSON)
 
     def posted(read: Callable[[bytes], Sequence[Report]]) -> web.Handler:
         async def post(request: web.BaseRequest) -> web.StreamResponse:
-            return accepted(await _read(read, request, large_bodies))
+            body = await web.read_body(request)
+            if len(body) <= SMALL_BODY:
+                return accepted(read(body))
+            async with large_bodies:
+                await asyncio.sleep(0)
+                return accepted(read(body))
 
         return post
 
@@ -60,15 +62,6 @@ def routes(
         "/heartbeat": {"POST": post_heartbeat},
         "/verdict": {"GET": get_verdict},
     }
-
-
-async def _read(read: Callable[[bytes], T], request: web.BaseRequest, large_bodies: asyncio.Lock) -> T:
-    content = await web.read_body(request)
-    if len(content) > SMALL_BODY:
-        async with large_bodies:
-            await asyncio.sleep(0)
-            return read(content)
-    return read(content)
 
 
 def verdict(snapshot: Snapshot) -> dict[str, Any]:

@@ -20,6 +20,9 @@ LEVELS: Final[dict[str, ErrorLevel]] = {level.value: level for level in ErrorLev
 DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple)
 """Objects are decoded as pairs: in a dict, the last of two fields of one name would silently win."""
 
+BLANKS: Final = " \t\r\n"
+"""What JSON takes around a value."""
+
 Readers = dict[str, tuple[str, Callable[[object], Any]]]
 """Name in the body -> field of the report, and the parser of its value, which raises ValueError."""
 
@@ -62,9 +65,13 @@ def read_object(body: bytes, readers: Readers) -> dict[str, Any]:
 
 def _decoded(body: bytes) -> object:
     try:
-        return DECODER.decode(body.decode().removeprefix("\ufeff"))
+        text = body.decode().removeprefix("\ufeff").strip(BLANKS)
+        value, end = DECODER.raw_decode(text)
     except (ValueError, RecursionError) as error:
         raise BadReportError(f"body: not JSON ({_cause(error)})") from None
+    if end < len(text):
+        raise BadReportError(f"body: not JSON (Extra data at character {end})")
+    return value
 
 
 def _cause(error: Exception) -> str:

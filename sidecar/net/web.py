@@ -65,14 +65,14 @@ def is_chunked(request: BaseRequest) -> bool:
 
 async def read_body(request: BaseRequest, timeout_s: float = BODY_S) -> bytes:
     """The whole body; ``HttpError`` if it is too large, compressed, broken, or does not arrive in ``timeout_s``."""
-    content = request.content
-    if (request.content_length or 0) > BODY_LIMIT:
-        raise _too_large()
-    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+    content, headers = request.content, request.headers
+    if headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
         raise HttpError(415, "encoding", "Content-Encoding: send the body as it is")
     try:
-        has_come = content.is_eof() and not is_chunked(request)
-        body = content.read_nowait() if has_come else await _arriving(request, timeout_s)
+        if content.is_eof() and hdrs.TRANSFER_ENCODING not in headers:
+            body = content.read_nowait()
+        else:
+            body = await _arriving(request, timeout_s)
     except TimeoutError:
         raise HttpError(408, "slow", f"body: did not come within {timeout_s:g} s") from None
     except (*BROKEN_OFF, RuntimeError) as error:  # RuntimeError: the sidecar itself closed the connection
@@ -85,6 +85,8 @@ async def read_body(request: BaseRequest, timeout_s: float = BODY_S) -> bytes:
 
 async def _arriving(request: BaseRequest, timeout_s: float) -> bytes:
     """The body as far as its limit and a little more."""
+    if (request.content_length or 0) > BODY_LIMIT:
+        raise _too_large()
     if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
         await request.writer.write(CONTINUE)
     body, chunks = bytearray(), 0

@@ -145,10 +145,11 @@ class LocalServer:
         self._answering.add(request.protocol)
         self._between()
         try:
-            await self._check.check(request)
-            handler = self._handler(request)
-            is_order = request.path in ORDERS
-            response = await (asyncio.shield(handler(request)) if is_order else handler(request))
+            self._check.check_headers(request)
+            if self._check.needs_token(request):
+                await self._check.check_token(request)
+            answering = self._handler(request)(request)
+            response = await (asyncio.shield(answering) if request.path in ORDERS else answering)
         except web.HttpError as error:
             self._on_refusal(error.word)
             if error.status == HTTPStatus.UNAUTHORIZED:
@@ -163,7 +164,7 @@ class LocalServer:
         finally:
             self._answering.discard(request.protocol)
         response.headers[hdrs.SERVER] = web.PRODUCT  # aiohttp would name its version
-        if web.is_chunked(request) and not request.content.is_eof():
+        if not request.content.is_eof() and web.is_chunked(request):
             await _end(request, response)
         return response
 
@@ -203,7 +204,8 @@ class _LocalConnection(RequestHandler):
         self._between = between
 
     def data_received(self, data: bytes) -> None:
-        self._between()
+        if data:  # without any, aiohttp parses what it has paused at
+            self._between()
         super().data_received(data)
 
     def handle_error(self, *args: Any, **kwargs: Any) -> web.StreamResponse:

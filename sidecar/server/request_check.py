@@ -53,34 +53,37 @@ class RequestCheck:
         self._authorize = authorize
         self._is_remote = is_remote
 
-    async def check(self, request: web.BaseRequest) -> None:
-        """Raise ``HttpError`` for a request that is not permitted."""
-        if hdrs.UPGRADE in request.headers:
+    def check_headers(self, request: web.BaseRequest) -> None:
+        """Raise ``HttpError`` for a request of a web page that may not send it, or for another protocol."""
+        headers = request.headers
+        if hdrs.UPGRADE in headers:
             raise web.HttpError(HTTPStatus.BAD_REQUEST, "upgrade", "Upgrade: no other protocol is spoken here")
-        _check_origin(request)
-        if not self._is_remote:
-            _check_host(request)
-        if self._needs_token(request) and not await self._has_token(request):
-            sentence = REMOTE_TOKEN if self._is_remote else LOCAL_TOKEN
-            raise web.HttpError(HTTPStatus.UNAUTHORIZED, "token", sentence, {hdrs.WWW_AUTHENTICATE: "Bearer"})
+        site, origin = headers.get(FETCH_SITE, "none"), headers.get(hdrs.ORIGIN)
+        host = headers.get(hdrs.HOST, "")
+        if (site != "none" or origin is not None) and request.path not in PAGE_FILES:
+            _check_page(request.path, site, origin, host)
+        if host and not self._is_remote and not LOOPBACK.fullmatch(host) and web.is_tcp(request):
+            sentence = f"Host: takes a name of this machine's loopback, not {host[:100]!r}"
+            raise web.HttpError(HTTPStatus.FORBIDDEN, "host", sentence)
 
-    def _needs_token(self, request: web.BaseRequest) -> bool:
+    def needs_token(self, request: web.BaseRequest) -> bool:
+        """Whether this request is for those who have the token."""
         if self._is_remote:
             return request.path not in PAGE_FILES
         return request.path in ORDERS and self._authorize is not None and web.is_tcp(request)
 
-    async def _has_token(self, request: web.BaseRequest) -> bool:
-        return self._authorize is not None and await self._authorize(request.headers.get(hdrs.AUTHORIZATION))
+    async def check_token(self, request: web.BaseRequest) -> None:
+        """Raise ``HttpError`` for a request without the token, or if the token cannot be read."""
+        if self._authorize is None or not await self._authorize(request.headers.get(hdrs.AUTHORIZATION)):
+            sentence = REMOTE_TOKEN if self._is_remote else LOCAL_TOKEN
+            raise web.HttpError(HTTPStatus.UNAUTHORIZED, "token", sentence, {hdrs.WWW_AUTHENTICATE: "Bearer"})
 
 
-def _check_origin(request: web.BaseRequest) -> None:
-    headers = request.headers
-    site, origin = headers.get(FETCH_SITE, "none"), headers.get(hdrs.ORIGIN)
-    if (site == "none" and origin is None) or request.path in PAGE_FILES:
-        return
-    if request.path not in PAGE_DATA:
+def _check_page(path: str, site: str, origin: str | None, host: str) -> None:
+    """Raise ``HttpError`` for a web page that is not the status page, which may ask for its own data."""
+    if path not in PAGE_DATA:
         raise web.HttpError(HTTPStatus.FORBIDDEN, "cross_origin", "Origin: web pages may not send here")
-    if site not in ("none", "same-origin") or not _is_own(origin, headers.get(hdrs.HOST, "")):
+    if site not in ("none", "same-origin") or not _is_own(origin, host):
         raise web.HttpError(HTTPStatus.FORBIDDEN, "cross_origin", "Origin: only the status page may ask for this")
 
 
@@ -92,13 +95,6 @@ def _is_own(origin: str | None, host: str) -> bool:
         return urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:
         return False
-
-
-def _check_host(request: web.BaseRequest) -> None:
-    host = request.headers.get(hdrs.HOST)
-    if host and not LOOPBACK.fullmatch(host) and web.is_tcp(request):
-        sentence = f"Host: takes a name of this machine's loopback, not {host[:100]!r}"
-        raise web.HttpError(HTTPStatus.FORBIDDEN, "host", sentence)
 
 
 def origin(request: web.BaseRequest) -> str:

@@ -72,7 +72,6 @@ class Sidecar:
         """The reports of the local listener."""
         return report_api.routes(
             self.offer,
-            state=lambda: self.snapshot().container.state,
             snapshot=self.snapshot,
             mode="enforce",
         )

@@ -38,13 +38,12 @@ UP = start("app/a", 100.0, Policy())
 
 
 class Controller:
-    """An inbox that may be full, and a state."""
+    """An inbox that may be full, and a snapshot."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[Report, ...]] = []
         self.full = False
-        self.state = State.UP
-        self.snapshot = Snapshot(105.5, UP, EVIDENCE, 100.0)
+        self.snapshot = Snapshot(105.5, UP._replace(state=State.UP), EVIDENCE, 100.0)
 
     def offer(self, reports: Sequence[Report]) -> bool:
         if not self.full:
@@ -65,7 +64,6 @@ def observed() -> Observed:
 def _routes(controller: Controller) -> Any:
     return report_api.routes(
         lambda reports: controller.offer(reports),  # noqa: PLW0108 - a test replaces the method
-        state=lambda: controller.state,
         snapshot=lambda: controller.snapshot,
         mode="enforce",
     )
@@ -142,7 +140,7 @@ async def test_each_turn_of_the_loop_parses_one_large_body(listener: LocalServer
 
 @pytest.mark.parametrize("state", State)
 async def test_response_has_the_present_state(wire: RawConnection, controller: Controller, state: State) -> None:
-    controller.state = state
+    controller.snapshot = Snapshot(105.5, UP._replace(state=state), EVIDENCE, 100.0)
     assert (await wire.ask(errors())).json() == {"state": state.value}
 
 

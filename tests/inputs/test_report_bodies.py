@@ -70,7 +70,7 @@ WHOLE = "takes a whole number from 0 to 1000000"
 TOKEN = "takes 1 to 64 printable ASCII characters without blanks"
 ALL = "it takes count, level, kind, message, fingerprint, fatal, app_start"
 NO_JSON: list[tuple[bytes, str]] = [
-    (b" ", "Expecting value at character 1"),
+    (b" ", "Expecting value at character 0"),
     (b"count=1", "Expecting value at character 0"),
     (b"{}{}", "Extra data at character 2"),
     (b"{'count':1}", ""),
