@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sidecar import __version__
 from sidecar.app import build_store
 from sidecar.config import addresses, syntax
+from sidecar.controller.beats import about
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.effects import EffectRunner, Runtime
 from sidecar.controller.inbox import Inbox, IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
-from sidecar.controller.membership import Membership, about
+from sidecar.controller.membership import Membership
 from sidecar.core.claims import NAMELESS, RandomIdentity
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.members import digest_of

@@ -151,40 +151,36 @@ def _encode(memory: Memory) -> bytes:
 
 
 def _decode(content: bytes) -> Memory:
+    """The memory. Raises ``ValueError`` and ``TypeError`` for what a program of another kind has written."""
     fields: dict[str, Any] = json.loads(content)
     if fields["format"] != FORMAT:
         raise ValueError(f"format {fields['format']!r} is not {FORMAT}")
-    latch = None if fields["latch"] is None else Latch(**fields["latch"])
-    memory = Memory(
-        fields["app"],
-        fields["app_start"],
-        fields["incarnation"],
-        latch,
-        fields["born"],
-        RandomIdentity(*fields["identity"]),
-        fields["socket"],
+    latch, (holder, part) = fields["latch"], fields["identity"]
+    return Memory(
+        _text(fields["app"]),
+        None if fields["app_start"] is None else _text(fields["app_start"]),
+        _text(fields["incarnation"]),
+        None if latch is None else _latch(**latch),
+        None if fields["born"] is None else _number(fields["born"]),
+        RandomIdentity(_text(holder), _number(part)),
+        _text(fields["socket"]),
     )
-    texts = [memory.app, memory.incarnation, memory.identity.holder, memory.socket]
-    numbers = [memory.identity.part]
-    if memory.app_start is not None:
-        texts.append(memory.app_start)
-    if memory.born is not None:
-        numbers.append(memory.born)
-    if latch is not None:
-        texts += (latch.claim_id, latch.reason, latch.lease)
-        numbers += (latch.at, latch.spent_s)
-    _check_types(texts, numbers)
-    return memory
 
 
-def _check_types(texts: list[Any], numbers: list[Any]) -> None:
-    """Raise ``TypeError`` for a value that a program of another kind has written."""
-    for value in texts:
-        if not isinstance(value, str):
-            raise TypeError(f"takes a text, not {value!r}")
-    for value in numbers:
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            raise TypeError(f"takes a number, not {value!r}")
+def _latch(claim_id: Any, at: Any, reason: Any, lease: Any = "", spent_s: Any = 0.0) -> Latch:
+    return Latch(_text(claim_id), _number(at), _text(reason), _text(lease), _number(spent_s))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"takes a text, not {value!r}")
+    return value
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError(f"takes a number, not {value!r}")
+    return value
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -21,14 +21,11 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Final
 
+from sidecar.controller.beats import beat_of, is_refused
 from sidecar.core.claims import Beat, Fleet, Presence, Unknown
-from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
-from sidecar.core.fleet.members import About
-from sidecar.core.life.container import Container, Snapshot
-from sidecar.core.life.detectors import RATIO_MIN_REQUESTS
+from sidecar.core.life.container import Snapshot
 from sidecar.core.life.events import BeatAnswered, BeatUnanswered
-from sidecar.core.types import Evidence
 
 FIRST_AFTER_S: Final = 0.25
 """The import of the Redis client takes 50 ms of CPU time; the first polls come before it. A suspect does not wait."""
@@ -54,34 +51,13 @@ MOVED: Final = 0.5
 """A beat comes at once when the errors differ by this part from those in the last beat: a storm that fills the window
 costs about ten beats and not sixty."""
 
-MILLION: Final = 1_000_000
-
-
-def about(seen: Snapshot, limit: int, version: str, settings: str = "", traits: Traits = NO_TRAITS) -> About:
-    """Describe the container for people. In shadow mode it has, like a beat, what enforce mode would report."""
-    container = seen.container
-    return About(
-        container.state,
-        round(seen.unix_of(container.since)),
-        container.life,
-        seen.would_share,
-        seen.evidence.errors,
-        limit,
-        version,
-        round(seen.unix_of(container.born)),
-        settings,
-        traits.node,
-        container.app_version or traits.version,
-    )
-
 
 class Membership:
     """Beats every ``interval_s`` seconds, give or take ``JITTER`` of it.
 
     ``send`` reports the container's state to the fleet, and returns the state of the fleet. ``put`` passes each answer
-    to the controller, ``on_answer`` to observers. ``clock`` gives seconds for the age of ``fleet``.
-    ``lost`` is set when a connection to the store has ended, until a beat. ``describe`` gives a line about the
-    container for people.
+    to the controller, ``on_answer`` to observers. ``lost`` is set when a connection to the store has ended, until a
+    beat. ``describe`` gives a line about the container for people.
     """
 
     def __init__(
@@ -109,14 +85,13 @@ class Membership:
         self._on_failure = on_failure
         self._describe = describe
         self._lost = lost or asyncio.Event()
-        self._seen: Snapshot | None = None
+        self._snapshot: Snapshot | None = None
         self._changed = asyncio.Event()
+        self._last: Beat | None = None  # the last that was sent
+        self._is_away = False  # whether that had no answer
         self._fleet: Fleet | None = None
         self._answered_at = 0.0
-        self._is_away = False
-        self._claims_from = 0.0
-        self._reported: Presence | None = None
-        self._last: Beat | None = None
+        self._claims_from = 0.0  # until then the suspect waits, because the store was away
 
     @property
     def fleet(self) -> Fleet | None:
@@ -133,21 +108,21 @@ class Membership:
         """Seconds since the last answer."""
         return self._clock() - self._answered_at
 
-    def update(self, seen: Snapshot) -> None:
+    def update(self, snapshot: Snapshot) -> None:
         """Take the newest snapshot; beat at once if the fleet has to know what has changed since the last beat."""
-        self._seen = seen
-        if self._is_news(seen):
+        self._snapshot = snapshot
+        if self._is_news(snapshot):
             self._changed.set()
 
-    def _is_news(self, seen: Snapshot) -> bool:
-        container, last = seen.container, self._last
+    def _is_news(self, snapshot: Snapshot) -> bool:
+        container, last = snapshot.container, self._last
         if last is None:
             return container.presence is Presence.SUSPECT
-        now = (container.presence, container.life, _is_refused(container))
-        if now != (last.presence, last.incarnation, last.refused):
+        news = (container.presence, container.life, is_refused(container))
+        if news != (last.presence, last.incarnation, last.refused):
             return True
         limit = self._error_limit
-        return limit > 0 and abs(seen.evidence.errors - last.errors) >= max(limit, MOVED * last.errors)
+        return limit > 0 and abs(snapshot.evidence.errors - last.errors) >= max(limit, MOVED * last.errors)
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -169,32 +144,32 @@ class Membership:
 
     async def beat(self) -> None:
         """Beat once, unless there is no snapshot yet, or the fleet knows already that the sidecar stops."""
-        if self._seen is None:
+        if self._snapshot is None or self._has_ended():
             return
-        beat = self._beat(self._seen)
-        if self._reported is Presence.GONE is beat.presence:
-            return
+        beat = beat_of(self._snapshot, first=self._fleet is None, about=self._describe(self._snapshot))
         self._last = beat
+        was_away, self._is_away = self._is_away, True  # until the answer
         try:
             answer = await self._send(beat)
         except Exception:
-            self._is_away = True
             self._put(BeatUnanswered("internal", self.fleet))
             raise
         if isinstance(answer, Fleet):
-            self._take(beat, answer)
+            self._take(beat, answer, was_away=was_away)
         else:
-            self._is_away = True
             self._put(BeatUnanswered(answer.error, self.fleet))
         self._on_answer(self._watch.record(answer, self._clock()))
 
-    def _take(self, beat: Beat, answer: Fleet) -> None:
+    def _has_ended(self) -> bool:
+        """Whether the store has answered the last beat, which says that the sidecar stops."""
+        return self._last is not None and self._last.presence is Presence.GONE and not self._is_away
+
+    def _take(self, beat: Beat, fleet: Fleet, *, was_away: bool) -> None:
         now = self._clock()
-        if self._is_away:
+        if was_away:
             self._claims_from = now + RETURN_BEATS * self._interval_s
-        self._fleet, self._answered_at, self._reported, self._is_away = answer, now, beat.presence, False
-        wait_s = max(0.0, self._claims_from - now)
-        self._put(BeatAnswered(beat.presence, beat.incarnation, answer, wait_s=wait_s))
+        self._fleet, self._answered_at, self._is_away = fleet, now, False
+        self._put(BeatAnswered(beat.presence, beat.incarnation, fleet, wait_s=max(0.0, self._claims_from - now)))
 
     async def _rest(self, seconds: float) -> None:
         """Wait for the next beat: for so many seconds at most, until a change, or until a connection has ended."""
@@ -215,34 +190,3 @@ class Membership:
         finally:
             for wait in waits:
                 wait.cancel()
-
-    def _beat(self, seen: Snapshot) -> Beat:
-        container = seen.container
-        presence = container.presence
-        lease = container.lease if presence is Presence.DOWN else ""
-        claim_id = container.latch.claim_id if container.latch else container.claim_id
-        return Beat(
-            container.instance,
-            container.life,
-            presence,
-            (container.cause if presence in (Presence.SUSPECT, Presence.DOWN) and not lease else "") or "unknown",
-            claim_id if presence is Presence.DOWN else "",
-            first=self._reported is None,
-            lease=lease,
-            about=self._describe(seen),
-            errors=seen.evidence.errors,
-            ratio=_ratio(seen.evidence),
-            refused=_is_refused(container),
-            identity=container.identity.holder,
-        )
-
-
-def _ratio(evidence: Evidence) -> int | None:
-    """Failed requests per million; None if there were too few requests."""
-    if evidence.requests < RATIO_MIN_REQUESTS:
-        return None
-    return round(MILLION * evidence.failed / evidence.requests)
-
-
-def _is_refused(container: Container) -> bool:
-    return bool(container.refused) and container.presence is Presence.SUSPECT

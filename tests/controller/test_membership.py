@@ -14,13 +14,13 @@ from harness.cases import cases
 from harness.containers import SICK
 from harness.controller import POLICY, WALL_S
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
+from sidecar.controller.beats import about
 from sidecar.controller.membership import (
     FIRST_AFTER_S,
     JITTER,
     STALE_BEATS,
     SUSPECT_BEATS,
     Membership,
-    about,
 )
 from sidecar.core.claims import Beat, Fleet, Presence, Unknown
 from sidecar.core.fleet.common_trait import Traits
