@@ -5,9 +5,8 @@ Its coroutines never wait. The contract (``tests/store``) holds it to the store 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 from sidecar.core.claims import Beat, Presence
@@ -38,69 +37,26 @@ MAX_DEPARTED = 10_000
 """As in ``beat.lua``."""
 
 
-class SortedSet:
-    """Names with a score each, ordered by score and then by name. Bounds are closed."""
+class Scores(dict[str, int]):
+    """Names with a score each. Bounds are closed."""
 
-    def __init__(self) -> None:
-        self._scores: dict[str, int] = {}
-        self._order: list[tuple[float, str]] = []
-
-    def __len__(self) -> int:
-        return len(self._order)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._scores
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return ((name, self._scores[name]) for _, name in self._order)
-
-    def put(self, name: str, score: int) -> None:
-        """Add the name, or give it another score."""
-        if self._scores.get(name) == score:
-            return
-        self.remove(name)
-        self._scores[name] = score
-        insort(self._order, (score, name))
-
-    def remove(self, name: str) -> bool:
-        """Remove the name; return whether it was there."""
-        score = self._scores.pop(name, None)
-        if score is None:
-            return False
-        del self._order[bisect_left(self._order, (score, name))]
-        return True
-
-    def score(self, name: str) -> int | None:
-        """The score of the name, None if it is not there."""
-        return self._scores.get(name)
-
-    def at(self, place: int) -> tuple[str, int] | None:
-        """The name and score at this place, -1 for the last; None beyond the end."""
-        if not -len(self) <= place < len(self):
-            return None
-        name = self._order[place][1]
-        return name, self._scores[name]
+    def within(self, least: float, most: float = inf) -> dict[str, int]:
+        """Names and scores within the bounds, ordered by score and then by name, as Redis has them."""
+        found = [(score, name) for name, score in self.items() if least <= score <= most]
+        return {name: score for score, name in sorted(found)}
 
     def count(self, least: float, most: float = inf) -> int:
         """The number of scores within the bounds."""
-        first, last = self._span(least, most)
-        return last - first
-
-    def within(self, least: float, most: float = inf, limit: int | None = None) -> dict[str, int]:
-        """Names and scores within the bounds, at most ``limit`` of them."""
-        first, last = self._span(least, most)
-        names = [name for _, name in self._order[first:last][:limit]]
-        return {name: self._scores[name] for name in names}
+        return sum(least <= score <= most for score in self.values())
 
     def remove_within(self, least: float, most: float = inf) -> None:
         """Remove the names whose score is within the bounds."""
         for name in self.within(least, most):
-            self.remove(name)
+            del self[name]
 
-    def _span(self, least: float, most: float) -> tuple[int, int]:
-        first = bisect_left(self._order, (least, ""))
-        after = bisect_left(self._order, (most, "")) if most == inf else bisect_left(self._order, (most + 1, ""))
-        return first, max(first, after)
+    def median(self) -> int:
+        """The upper median; -1 without scores."""
+        return sorted(self.values())[len(self) // 2] if self else -1
 
 
 class MemoryStore(AloneStore):
@@ -111,13 +67,13 @@ class MemoryStore(AloneStore):
         self.revision = 0
         self.leases: dict[str, Slot] = {}
         self.holds: dict[str, HoldRow] = {}
-        self._heard = SortedSet()
+        self._heard = Scores()
         self._roster = _Roster()
 
     async def read(self, instance: str, *, window_us: int, expiry_us: int) -> View:
         now_us, roster = self._clock_us(), self._roster
         recent = (now_us - expiry_us, now_us + AHEAD_US)
-        newest, heard = roster.alive.at(-1), dict(self._heard)
+        heard = self._heard.within(0)
         return (await super().read(instance, window_us=window_us, expiry_us=expiry_us))._replace(
             revision=self.revision,
             leases=self.leases,
@@ -130,12 +86,12 @@ class MemoryStore(AloneStore):
                 for name in self.culls
                 if roster.has_recent_beat(name, *recent)
             },
-            newest_us=newest[1] if newest else 0,
+            newest_us=max(roster.alive.values(), default=0),
             causes=dict(roster.causes),
             control=dict(roster.control),
             member=MemberKey.load(roster.rows.get(instance, "")),
-            seen_us=roster.alive.score(instance) or 0,
-            departed_us=roster.departed.score(instance) or 0,
+            seen_us=roster.alive.get(instance, 0),
+            departed_us=roster.departed.get(instance, 0),
             median_errors=roster.medians()[0],
         )
 
@@ -162,7 +118,7 @@ class MemoryStore(AloneStore):
         former = roster.take_in(beat, now_us, window_us, is_culled=beat.instance in self.culls)
         members = len(roster.alive)
         silent, struck = roster.strike_off(now_us, window_us, expiry_us)
-        self._heard.put(settings, now_us)
+        self._heard[settings] = now_us
         if len(self._heard) > 1:
             self._heard.remove_within(0, now_us - window_us - 1)
             self._heard.remove_within(now_us + AHEAD_US + 1)
@@ -189,7 +145,7 @@ class MemoryStore(AloneStore):
 
     async def members(self, *, most: int, since_us: int) -> Listing:
         roster = self._roster
-        shown = sorted(roster.alive)[:most]
+        shown = sorted(roster.alive.items())[:most]
         rows = [(name, at, roster.rows.get(name, ""), roster.abouts.get(name, "")) for name, at in shown]
         left = list(reversed(roster.departed.within(since_us + 1).items()))[:most]
         culled = {name: roster.abouts[name] for name in self.culls if name in roster.abouts}
@@ -213,15 +169,15 @@ class _Roster:
     """The members, and the numbers of suspects per cause."""
 
     def __init__(self) -> None:
-        self.alive, self.departed = SortedSet(), SortedSet()
-        self.errors, self.ratios = SortedSet(), SortedSet()
+        self.alive, self.departed = Scores(), Scores()
+        self.errors, self.ratios = Scores(), Scores()
         self.rows: dict[str, str] = {}
         self.abouts: dict[str, str] = {}
         self.causes: Counter[str] = Counter()
         self.control: Counter[str] = Counter()
 
     def has_recent_beat(self, name: str, oldest_us: int, latest_us: int) -> bool:
-        at = self.alive.score(name)
+        at = self.alive.get(name)
         return at is not None and oldest_us <= at <= latest_us
 
     def take_in(self, beat: Beat, now_us: int, window_us: int, *, is_culled: bool) -> str:
@@ -234,12 +190,12 @@ class _Roster:
             if is_culled and beat.presence is Presence.DOWN and (beat.about or about):
                 self.abouts[name] = beat.about or about
             return former
-        self.alive.put(name, now_us)
-        self.errors.put(name, beat.errors)
+        self.alive[name] = now_us
+        self.errors[name] = beat.errors
         if beat.ratio is None:
-            self.ratios.remove(name)
+            self.ratios.pop(name, None)
         else:
-            self.ratios.put(name, beat.ratio)
+            self.ratios[name] = beat.ratio
         if row != former:
             self._change(name, row, former, is_well=beat.presence is Presence.WELL)
         if beat.about:
@@ -248,7 +204,7 @@ class _Roster:
 
     def medians(self) -> tuple[int, int]:
         """The upper medians of the errors and of the ratios; -1 without any."""
-        return _median(self.errors), _median(self.ratios)
+        return self.errors.median(), self.ratios.median()
 
     def strike_off(self, now_us: int, window_us: int, expiry_us: int) -> tuple[int, tuple[str, ...]]:
         """Remove silent members; return the number of silent ones, and the removed ones."""
@@ -256,7 +212,7 @@ class _Roster:
         silent = len(self.alive) - self.alive.count(oldest, latest)
         if not silent:
             return 0, ()
-        struck = self.alive.within(0, oldest - 1, MAX_STRUCK) or self.alive.within(latest + 1, limit=MAX_STRUCK)
+        struck = list(self.alive.within(0, oldest - 1) or self.alive.within(latest + 1))[:MAX_STRUCK]
         self._leave(struck, now_us, window_us, is_departure=True)
         return silent, tuple(struck)
 
@@ -298,15 +254,9 @@ class _Roster:
             self._uncount(self.rows.pop(name, ""), "ended")
             self.abouts.pop(name, None)
             for scores in (self.alive, self.errors, self.ratios):
-                scores.remove(name)
+                scores.pop(name, None)
             if is_departure:
-                self.departed.put(name, now_us)
+                self.departed[name] = now_us
         self.departed.remove_within(0, now_us - 2 * window_us - 1)
-        while len(self.departed) > MAX_DEPARTED and (oldest := self.departed.at(0)):
-            self.departed.remove(oldest[0])
-
-
-def _median(scores: SortedSet) -> int:
-    """The upper median; -1 without scores."""
-    middle = scores.at(len(scores) // 2) if scores else None
-    return middle[1] if middle else -1
+        for name in list(self.departed.within(0))[:-MAX_DEPARTED]:
+            del self.departed[name]
