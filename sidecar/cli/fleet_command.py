@@ -144,7 +144,7 @@ def head(answer: dict[str, Any], now: float) -> Iterator[str]:
         yield plain(f"bound   {answer['bound']}")
     if fleet is not None:
         yield from _of_fleet(fleet, now)
-    yield from (f"hold    {hold_line(hold, now)}" for hold in _holds(answer))
+    yield from (f"hold    {hold_line(hold, now)}" for hold in answer["holds"])
     if answer["local_hold"]:
         yield f"hold    {hold_line(answer['local_hold'], now)} (known to this sidecar only)"
 
@@ -220,9 +220,3 @@ def _trial(trial: dict[str, Any], now: float) -> str:
         return plain(f"trial   {trial['cause']}: {out}{since}")
     last = "the last cull" if trial["failures"] == 1 else f"the last {trial['failures']} culls"
     return plain(f"paused  no culls for {trial['cause']} for {span(trial['paused_s'])}: {last} did not help")
-
-
-def _holds(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """All holds, or the one in force here when only the last beat is known."""
-    hold = answer["fleet"] and answer["fleet"]["hold"]
-    return answer["holds"] or ([hold] if hold and hold != answer["local_hold"] else [])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sidecar.config import syntax
 from sidecar.config.settings import SHADOW
 from sidecar.core.claims import Fleet, Presence, Unknown
-from sidecar.core.fleet.common_trait import CommonTrait, as_json, of_members
+from sidecar.core.fleet.common_trait import as_json, of_members
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.members import About, Member, MemberList, fleet_json, hold_json, members_json, presence_word
 from sidecar.core.types import Entry, State
@@ -123,28 +123,41 @@ class FleetApi:
 
     async def _document(self, answer: MemberList | Unknown, now: float) -> dict[str, Any]:
         """The fields; without an answer of the store those of the last beat, and of the members only this one."""
-        listed = None if isinstance(answer, Unknown) else answer
-        fleet = self._fleet() if listed is None else listed.fleet
-        own, instance = self._own(), self._identity["instance"]
-        members = _with_own(listed.members if listed else (), instance, own)
-        rows = await self._rows(members, now)
-        common = of_members(members)
-        tokens = self._tokens(listed, fleet, now)
-        heard = {} if listed else {"fleet_age_s": round(self._fleet_age_s(), 3) if fleet else None}
+        listed, unknown = (None, answer) if isinstance(answer, Unknown) else (answer, None)
+        fleet = listed.fleet if listed else self._fleet()
+        age_s = 0.0 if listed else self._fleet_age_s()
+        own, local = self._own(), self._budget.local_holds.in_force
+        holds = listed.holds if listed else filter(None, [fleet.hold if fleet else None])
+        shared = [hold for hold in holds if hold != local]
+        members = _with_own(listed.members if listed else (), self._identity["instance"], own)
+        rows, common, tokens = await self._rows(members, now), of_members(members), self._tokens(listed, fleet, now)
+        situation = Situation(
+            fleet,
+            rows,
+            [*shared, local] if local else shared,
+            tokens,
+            unknown,
+            away_since=now - age_s if fleet else None,
+            alone=self._alone,
+            is_shadow=self._identity["mode"] == SHADOW,
+            now=now,
+            store=self._identity["store"],
+            common=common,
+        )
         lists = members_json(members, listed.departed if listed else ())
         return {
             **self._identity,
             "at": round(now, 3),
-            "banner": self._banner(answer, now, fleet=fleet, rows=rows, tokens=tokens, common=common),
+            "banner": banner(situation).as_json(self._runbook_url),
             **tokens,
             "beat_interval": self._rules.beat_interval,
             "fleet": fleet_json(fleet) if fleet else None,
-            **heard,
+            **({} if listed else {"fleet_age_s": round(age_s, 3) if fleet else None}),
             "settings": list(listed.settings) if listed else [],
             "common": as_json(common),
             "own": own._asdict(),
-            "local_hold": hold_json(self._budget.local_holds.in_force),
-            "holds": [hold_json(hold) for hold in listed.holds] if listed else [],
+            "local_hold": hold_json(local),
+            "holds": [hold_json(hold) for hold in shared],
             "departed": lists["departed"],
             "members": _with_states(lists["members"], rows),
             **replies.unknown_fields(answer),
@@ -180,42 +193,15 @@ class FleetApi:
             "grants": grants,
         }
 
-    def _banner(
-        self,
-        answer: MemberList | Unknown,
-        now: float,
-        *,
-        fleet: Fleet | None,
-        rows: Sequence[ContainerRow],
-        tokens: Mapping[str, Any],
-        common: CommonTrait | None,
-    ) -> dict[str, str]:
-        local = self._budget.local_holds.in_force
-        stored = () if isinstance(answer, Unknown) else answer.holds
-        situation = Situation(
-            fleet,
-            rows,
-            [*(hold for hold in stored if hold != local), *([local] if local else [])],
-            tokens,
-            answer if isinstance(answer, Unknown) else None,
-            away_since=now - self._fleet_age_s() if fleet else None,
-            alone=self._alone,
-            is_shadow=self._identity["mode"] == SHADOW,
-            now=now,
-            store=self._identity["store"],
-            common=common,
-        )
-        return banner(situation).as_json(self._runbook_url)
-
 
 def _with_own(members: Sequence[Member], instance: str, own: About) -> list[Member]:
     """The members by name; of the own container with what is newer than its beat, unless another has its name."""
     by_name = {member.instance: member for member in members}
-    known = by_name.get(instance)
-    if known is None or not known.duplicate:
+    beaten = by_name.get(instance, Member(instance, Presence.WELL, "", 0.0))
+    if not beaten.duplicate:
         presence = next(presence for presence, states in _AGREES.items() if own.state in states)
-        kind = known.kind if known is not None and presence is not Presence.WELL else ""
-        by_name[instance] = Member(instance, presence, kind, known.age_s if known else 0.0, own)
+        kind = "" if presence is Presence.WELL else beaten.kind
+        by_name[instance] = beaten._replace(presence=presence, kind=kind, about=own)
     return [by_name[name] for name in sorted(by_name)]
 
 

@@ -113,13 +113,6 @@ def test_healthy_fleet_is_two_lines_and_an_unknown_one_says_so() -> None:
     ]
 
 
-def test_hold_of_the_last_beat_is_shown_once() -> None:
-    seen = _seen(Fleet(alive=1), local_hold=HOLD)
-    seen["fleet"]["hold"] = HOLD
-    assert sum(line.startswith("hold") for line in shown(seen)) == 1
-    assert "hold    the service by alice, 1h left: migration" in shown({**seen, "local_hold": None})
-
-
 def test_tokens_tell_what_is_left_and_when_the_next_is_back() -> None:
     seen = _seen(Fleet(alive=1, retiring=2), grants=[NOW - 60, NOW - 5], budget_window=600.0)
     assert shown(seen)[0] == (

@@ -148,12 +148,15 @@ async def test_fleet_without_the_store_is_the_last_known_summary(office: Office,
     first = await office.seen()
     assert (first["fleet"], first["fleet_age_s"], first["used"], first["capacity"]) == (None, None, None, 10)
     await office.budget.hold("", "anna", "look", 60)
-    office.fleet = Fleet(alive=3, used=4, capacity=12)
+    office.fleet = Fleet(alive=3, used=4, capacity=12, hold=Hold("anna", "look", NOW_S + 60))
+    assert (await office.seen())["holds"] == [], "the local one, which stands beside them"
+    office.fleet = office.fleet._replace(hold=Hold("bob", "look", NOW_S + 60))
     answer = await office.answer()
     seen: dict[str, Any] = answer.json()
     assert (answer.status, seen["error"], seen["fleet_age_s"]) == (status, error, 90.0)
     assert (seen["fleet"]["alive"], seen["local_hold"], seen["used"], seen["capacity"]) == (3, HELD, 4, 12)
-    assert ([one["instance"] for one in seen["members"]], seen["departed"], seen["holds"]) == (["a"], [], [])
+    assert ([one["instance"] for one in seen["members"]], seen["departed"]) == (["a"], [])
+    assert seen["holds"] == [{**HELD, "author": "bob"}]
     assert seen["banner"]["level"] == "critical"
     assert "Redis has given no answer since 22:11 UTC" in seen["banner"]["sentence"]
 

@@ -1,62 +1,60 @@
 // The status page: lays out /why, /fleet and /events, which it asks for every two seconds. Data never becomes markup, only text.
-// Without a query it is about the service; ?container=NAME is about one container.
+// With ?container=NAME it has what concerns that container only; of its own container also the text of /why.
 "use strict";
 
 const byId = (id) => document.getElementById(id);
+const NAMED = new URLSearchParams(location.search).get("container");
 const TOKEN = "arbiter-token";
 const AUTHOR = "arbiter-author";
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 const POLL_MS = 2000;
 const ANSWER_MS = 15000;
-const MOST_TOKENS = 50;
-const MOST_ROWS = 50;
-const MOST_EVIDENCE = 4000;
-const MOST_LISTED = 2000;
+const FEW_ROWS = 50;
+const MORE_ROWS = 200;
 const MOST_EVENTS = 200;
-const ENOUGH_EVENTS = 50;
-const MOST_DEPARTED = 20;
 const NAMES = new Intl.Collator("en", { numeric: true });
-const NAMED = new URLSearchParams(location.search).get("container");
-const URGENT = ["suspect", "draining", "down", "silent", "starting", "stopping", "retiring", "up"];
+const URGENT = ["suspect", "draining", "down", "silent", "gone", "starting", "stopping", "retiring", "up"];
+const CULLED = ["suspect", "draining", "down"];
 const COLORS = {
   bad: ["culled", "down", "unhelped", "paused", "not_honoured", "action_failed", "duplicate", "data_loss", "hold_lost", "redis_away"],
   warn: ["suspect", "denied", "granted", "hold", "would_cull", "unclear"],
   good: ["recovered", "replaced", "helped", "release", "revived", "restarted", "acted", "redis_back", "would_recover"],
 };
-// What a sidecar describes of its container, if it does.
-const NOT_DESCRIBED = { errors: null, limit: null, weight: null, version: "", incarnation: "", born: 0, node: "", app_version: "" };
-const CULLED = ["suspect", "draining", "down"];
 const COLUMNS = [
-  ["Container", "instance", (one) => one.instance],
-  ["State", "state", (one) => URGENT.indexOf(one.state)],
-  ["Since (UTC)", "since", (one) => -(one.since ?? 0)],
-  ["Cause", "cause", (one) => one.cause || "\uffff"],
-  ["Errors", "errors", (one) => -(one.errors ?? -1)],
-  ["Weight", "weight", (one) => one.weight ?? 101],
-  ["Version", "version", (one) => one.version],
-  ["Node", "node", (one) => one.node],
-  ["App", "app", (one) => one.app_version],
+  ["Container", "instance", (row) => row.instance],
+  ["State", "state", (row) => URGENT.indexOf(row.state)],
+  ["Since (UTC)", "since", (row) => -(row.since ?? 0)],
+  ["Cause", "cause", (row) => row.cause || "\uffff"],
+  ["Errors", "errors", (row) => -(row.errors ?? -1)],
+  ["Weight", "weight", (row) => row.weight ?? 101],
+  ["Version", "version", (row) => row.version],
+  ["Node", "node", (row) => row.node],
+  ["App", "app", (row) => row.app_version],
 ];
+// What a sidecar tells of its container, if it does.
+const NOT_TOLD = { errors: null, limit: null, weight: null, version: "", node: "", app_version: "", cause: "", duplicate: false };
 const UNPRINTABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-let last = {};
+let why = null; // the last answer of /why
 let listed = null; // the last answer of /fleet that came from the store
-let known = []; // the newest entries of the ledger
-let isLedgerRead = false;
-let rows = [];
+let fleet = null; // what is known of the fleet
+let rows = []; // the containers of the table
+let events = []; // the newest entries of the ledger
 let sorting = { column: 1, isReversed: false };
-let shownRows = MOST_ROWS;
-let skew_s = 0;
+let mostRows = FEW_ROWS;
 let failures = 0;
-let shownTexts = {};
 let isRunning = false;
 let endPause = () => {};
 
 // -- making elements --------------------------------------------------------------------------------------------
 
 // Unprintable characters are replaced when data is received: none may move the text around it.
+function printable(text) {
+  return text.replace(UNPRINTABLE, "\ufffd");
+}
+
 function read(text) {
-  return JSON.parse(text, (_, value) => (typeof value === "string" ? value.replace(UNPRINTABLE, "\ufffd") : value));
+  return JSON.parse(text, (_, value) => (typeof value === "string" ? printable(value) : value));
 }
 
 // Text that may run from right to left, within text that does not.
@@ -75,8 +73,22 @@ function make(name, text = "", className = "") {
   return element;
 }
 
+// What is the same as before is left alone: it keeps the focus, the selection, and what a person has opened.
 function fill(id, children) {
-  byId(id).replaceChildren(...children);
+  const parent = byId(id);
+  const focused = parent.contains(document.activeElement) ? document.activeElement.textContent : null;
+  const before = [...parent.children];
+  const wanted = children.map((child) => {
+    const at = before.findIndex((old) => old.textContent === child.textContent && old.className === child.className);
+    return at < 0 ? child : before.splice(at, 1)[0];
+  });
+  for (const old of before) old.remove();
+  wanted.forEach((child, at) => {
+    if (parent.children[at] !== child) parent.insertBefore(child, parent.children[at] ?? null);
+  });
+  if (focused !== null && !parent.contains(document.activeElement)) {
+    [...parent.querySelectorAll("a, button, summary")].find((element) => element.textContent === focused)?.focus();
+  }
 }
 
 function setText(id, text, most) {
@@ -84,21 +96,11 @@ function setText(id, text, most) {
   if (byId(id).textContent !== shown) byId(id).textContent = shown;
 }
 
-function now() {
-  return Date.now() / 1000 + skew_s;
-}
-
 // Every time on the page is in UTC, as in messages, events and the log.
 function clock(at, isExact = true) {
   const written = new Date(at * 1000).toISOString();
-  const isToday = written.slice(0, 10) === new Date(now() * 1000).toISOString().slice(0, 10);
+  const isToday = written.slice(0, 10) === new Date(fleet.now * 1000).toISOString().slice(0, 10);
   return `${isToday ? "" : `${written.slice(5, 10)} `}${written.slice(11, isExact && isToday ? 19 : 16)}`;
-}
-
-function makeTime(at) {
-  const element = make("time", clock(at));
-  element.dateTime = new Date(at * 1000).toISOString();
-  return element;
 }
 
 function duration(seconds) {
@@ -106,12 +108,6 @@ function duration(seconds) {
   if (s < 60) return `${s} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min${s % 60 ? ` ${s % 60} s` : ""}`;
   return `${Math.floor(s / 3600)} h${s % 3600 < 60 ? "" : ` ${Math.floor((s % 3600) / 60)} min`}`;
-}
-
-// The same in less space.
-function shortDuration(seconds) {
-  const s = Math.max(0, Math.ceil(seconds));
-  return s < 3600 ? `${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")}` : `${Math.floor(s / 3600)}h ${Math.floor((s % 3600) / 60)}m`;
 }
 
 // Only what cannot run a script becomes a link.
@@ -123,75 +119,63 @@ function makeLink(url, text) {
   return link;
 }
 
-function joined(...texts) {
-  return texts.filter(Boolean).join(", ");
-}
-
-function round(number) {
-  return Math.round(number * 100) / 100;
-}
-
 // A link to the page of one container; the query keeps any name from being read as a path.
 function containerLink(instance) {
-  const element = make("a", cut(instance, 200));
-  element.href = `?container=${encodeURIComponent(instance)}`;
-  return element;
+  const link = make("a", cut(instance, 200));
+  link.href = `?container=${encodeURIComponent(instance)}`;
+  return link;
+}
+
+function joined(...texts) {
+  return texts.filter(Boolean).join(", ");
 }
 
 function inWords(word) {
   return String(word).replaceAll("_", " ");
 }
 
-function sum(numbers) {
-  return numbers.reduce((total, one) => total + one, 0);
-}
-
 // -- the service --------------------------------------------------------------------------------------------------
 
-function showBanner(banner) {
-  byId("banner").className = `${banner.level}${NAMED === null ? "" : " slim"}`;
-  setText("banner-sentence", `${NAMED === null ? "" : "The service: "}${banner.sentence}`);
-  setText("banner-action", banner.action);
-  setText("banner-command", banner.command);
-  byId("banner-more").hidden = !banner.command && !banner.runbook;
-  fill("banner-link", banner.runbook ? [makeLink(banner.runbook, "Runbook")] : []);
-  showTitle();
-}
-
-// The first clue to what is to be repaired: what the app said last if it is this container that is in trouble.
-function showClue(why) {
-  const sample = NAMED === null && CULLED.includes(why.state) ? why.samples.find((one) => one.message) : undefined;
+function showBanner({ level, sentence, action, command, runbook }) {
+  const sample = NAMED === null && CULLED.includes(why.state) ? why.samples.find(({ message }) => message) : undefined;
+  byId("banner").className = `${level}${NAMED === null ? "" : " slim"}`;
+  setText("banner-sentence", `${NAMED === null ? "" : "The service: "}${sentence}`);
   setText("banner-clue", sample ? `${why.instance}: ${sample.message}` : "", 200);
+  setText("banner-action", action);
+  setText("banner-command", command);
+  byId("banner-more").hidden = !command && !runbook;
+  fill("banner-link", runbook ? [makeLink(runbook, "Runbook")] : []);
 }
 
 // Why the newest claim of a suspect was refused.
 function showRefusal() {
-  const since = new Map(rows.filter((one) => one.state === "suspect").map((one) => [one.instance, (one.since ?? now() - 3600) - 10]));
-  const denied = NAMED === null && last.events?.findLast((event) => event.what === "denied" && event.at >= since.get(event.instance));
+  const suspects = new Map(rows.filter((row) => row.state === "suspect").map((row) => [row.instance, (row.since ?? fleet.now - 3600) - 10]));
+  const denied = NAMED === null && events.findLast((event) => event.what === "denied" && event.at >= suspects.get(event.instance));
   setText("banner-refusal", denied ? `${denied.instance} was refused a token at ${clock(denied.at)} UTC: ${denied.detail}` : "", 300);
 }
 
 function showTitle() {
-  const service = last.why?.service ?? "health-arbiter";
-  const mode = isShadow() ? "shadow mode" : "";
-  setText("title", NAMED ?? service, 200);
-  setText("subtitle", NAMED === null ? mode : joined(service, mode));
-  const mark = { critical: "\u2716 ", warning: "\u26a0 " }[last.banner?.level] ?? "";
-  const what = NAMED === null ? last.banner?.sentence : `${found()?.state ?? "not known"}: ${NAMED}`;
-  document.title = cut(`${mark}${service}: ${what ?? ""}`, 100);
+  const mark = { critical: "\u2716 ", warning: "\u26a0 " }[fleet.banner.level] ?? "";
+  const state = rows.find((row) => row.instance === NAMED)?.state ?? "not known";
+  setText("title", NAMED ?? why.service, 200);
+  setText("subtitle", joined(NAMED !== null && why.service, isShadow() && "shadow mode"));
+  document.title = cut(`${mark}${why.service}: ${NAMED === null ? fleet.banner.sentence : `${state}: ${NAMED}`}`, 100);
 }
 
 function showKnown() {
-  const at = last.known_at;
-  byId("board").classList.toggle("away", isAway());
-  setText("known-text", !isAway() ? ""
-    : at ? `What is grey was known at ${clock(at)} UTC, ${now() - at < 60 ? "less than a minute" : duration(60 * Math.floor((now() - at) / 60))} ago. This container is shown as it is now.`
+  byId("board").classList.toggle("away", isAway(fleet));
+  setText("known-text", !isAway(fleet) ? ""
+    : fleet.known_at ? `What is grey was known at ${clock(fleet.known_at)} UTC. This container is shown as it is now.`
       : "Nothing is known of the other containers: this sidecar has had no answer from Redis yet.");
 }
 
+function isShadow() {
+  return why.mode === "shadow";
+}
+
 // Whether the shared store does not answer.
-function isAway() {
-  return Boolean(last.store) && last.store.error !== "alone";
+function isAway({ error }) {
+  return error !== undefined && error !== "alone";
 }
 
 function tile(value, label, color = "") {
@@ -201,135 +185,87 @@ function tile(value, label, color = "") {
 }
 
 function showTiles() {
-  const count = (...states) => rows.filter((one) => states.includes(one.state)).length;
-  const total = rows.length + unlisted();
-  const suspect = Math.max(count("suspect"), unlisted() ? last.fleet.suspect : 0);
-  const lighter = rows.filter((one) => one.state !== "draining" && one.state !== "down" && one.weight !== null && one.weight < 100).length;
-  const errors = sum(rows.map((one) => one.errors ?? 0));
-  const free = last.budget ? tokens(last.budget).free : null;
-  const draining = count("draining"), down = count("down");
+  const count = (state) => rows.filter((row) => row.state === state).length;
+  const would = isShadow() ? "would be " : "";
+  const total = rows.length - count("gone") + unlisted();
+  const suspect = unlisted() ? fleet.fleet.suspect : count("suspect");
+  const draining = count("draining"), down = count("down"), silent = count("silent");
+  const lighter = rows.filter((row) => row.state !== "draining" && row.state !== "down" && row.weight !== null && row.weight < 100).length;
+  const errors = rows.reduce((total, row) => total + (row.errors ?? 0), 0);
+  const free = freeTokens();
   fill("tiles", [
     tile(total, total === 1 ? "container" : "containers", rows.length && !suspect && !draining && !down ? "good" : ""),
     tile(suspect, "suspect", suspect ? "bad" : "good"),
-    ...(draining ? [tile(draining, wouldBe("draining"), "bad")] : []),
-    tile(down, wouldBe("down"), down ? "bad" : "good"),
+    ...(draining ? [tile(draining, `${would}draining`, "bad")] : []),
+    tile(down, `${would}down`, down ? "bad" : "good"),
     tile(errors, "errors in the window", errors ? "warn" : "good"),
     tile(lighter, isShadow() ? "would get fewer requests" : "get fewer requests", lighter ? "warn" : "good"),
-    tile(free === null ? "?" : `${free}/${last.budget.capacity}`, "tokens free", free === 0 ? "bad" : ""),
-    ...(count("silent") ? [tile(count("silent"), "silent", "warn")] : []),
+    tile(free === null ? "?" : `${free}/${fleet.capacity}`, "tokens free", free === 0 ? "bad" : ""),
+    ...(silent ? [tile(silent, "silent", "warn")] : []),
   ]);
 }
 
 // Containers that are known by their number only: more than the list takes, or no list has come before Redis went away.
 function unlisted() {
-  const isListed = rows.length < MOST_LISTED && !(last.store && rows.length <= 1);
-  return isListed || !last.fleet ? 0 : Math.max(0, last.fleet.alive + last.fleet.draining + last.fleet.down - rows.length);
+  if (!fleet.fleet) return 0;
+  const { alive, draining, down } = fleet.fleet;
+  return Math.max(0, alive + draining + down - rows.filter((row) => row.state !== "gone").length);
 }
 
-function isShadow() {
-  return last.why?.mode === "shadow";
+function freeTokens() {
+  return fleet.used === null || fleet.capacity === null ? null : Math.max(0, fleet.capacity - fleet.used);
 }
 
-function wouldBe(word) {
-  return isShadow() ? `would be ${word}` : word;
+function showBudget({ capacity, bound, budget_window, grants }) {
+  const free = freeTokens();
+  const next = grants.length ? ` The next one comes back at ${clock(grants[0] + budget_window)} UTC.` : "";
+  setText("budget-text", free === null ? "The budget is not known."
+    : `${free} of ${capacity} tokens are free: ${bound}. Each comes back ${duration(budget_window)} after it was taken.${next}`);
 }
 
-function weightInWords(percent, isSoftDrained) {
-  return `weight ${percent}\u00a0%${isSoftDrained ? " (soft drain)" : ""}`;
+function showFleet(summary) {
+  const trials = summary?.trials ?? [];
+  fill("trials", trials.length ? trials.map(showTrial) : [make("li", "No cull is being tried.", "quiet")]);
+  setText("fleet-text", summary ? joined(
+    `culls so far: ${summary.helped} helped, ${summary.unhelped} did not, ${summary.unclear} unclear`,
+    summary.retiring && `${summary.retiring} retiring`,
+    summary.cause && `most suspects share ${isolate(summary.cause)}`,
+    summary.median_errors !== null && `median of errors: ${summary.median_errors}`,
+    summary.median_ratio !== null && `median of failed requests: ${Math.round(10000 * summary.median_ratio) / 100}\u00a0%`,
+    summary.duplicate && "another container runs under the name of this one",
+    summary.losses && `Redis lost its record ${summary.losses} time${summary.losses > 1 ? "s" : ""}`,
+    summary.settings > 1 && `${summary.settings} different settings`)
+    : fleet.error === "alone" ? "No shared store is configured: this container is on its own." : "The fleet is not known.");
 }
 
-function tokens(budget) {
-  const at = (isAway() && last.known_at) || now(); // what is grey is shown as it was
-  const back = budget.back_at.filter((back_at) => back_at > at);
-  const used = Math.max(0, budget.used - (budget.back_at.length - back.length));
-  return { back, used, free: Math.max(0, budget.capacity - used) };
+function showTrial({ cause, limit, out, paused_s, failures, since }) {
+  const before = failures > 1 ? `the last ${failures}` : "the last one";
+  const begun = since ? `, its episode began at ${clock(since, false)} UTC` : "";
+  const said = paused_s > 0 ? `paused until ${clock(fleet.at + paused_s, false)} UTC, ${before} did not help`
+    : `${out} of at most ${limit} culls without an outcome${begun}`;
+  return make("li", `${isolate(cause)}: ${said}`, paused_s > 0 ? "paused" : "");
 }
 
-function showBudget(budget) {
-  if (!budget) {
-    fill("tokens", []);
-    setText("budget-text", "The budget is not known.");
-    return;
-  }
-  const { back, free } = tokens(budget);
-  fill("tokens", Array.from({ length: Math.min(budget.capacity, MOST_TOKENS) }, (_, number) => {
-    const at = number < free ? 0 : back[number - free];
-    const token = make("li", number < free ? "free" : at ? shortDuration(at - now()) : "used", number < free ? "" : "used");
-    if (at) token.title = `comes back at ${clock(at)} UTC`;
-    return token;
-  }));
-  const next = back.length ? ` The next one comes back at ${clock(back[0])} UTC.` : "";
-  setText("budget-text", `${free} of ${budget.capacity} tokens are free: ${budget.bound}. Each comes back ${duration(budget.window_s)} after it was taken.${next}`);
-}
-
-function showFleet(fleet) {
-  showTrials(fleet);
-  if (!fleet) {
-    setText("fleet-text", last.store?.error === "alone" ? "No shared store is configured: this container is on its own." : "The fleet is not known.");
-    fill("departed", []);
-    return;
-  }
-  const outcomes = `culls so far: ${fleet.helped} helped, ${fleet.unhelped} did not, ${fleet.unclear} unclear`;
-  setText("fleet-text", joined(outcomes,
-    fleet.retiring && `${fleet.retiring} retiring`,
-    fleet.cause && `most suspects share ${isolate(fleet.cause)}`,
-    fleet.median_errors !== null && `median of errors: ${fleet.median_errors}`,
-    fleet.median_ratio !== null && `median of failed requests: ${round(100 * fleet.median_ratio)}\u00a0%`,
-    fleet.duplicate && "another container runs under the name of this one",
-    fleet.losses && `Redis lost its record ${fleet.losses} time${fleet.losses > 1 ? "s" : ""}`,
-    fleet.settings > 1 && `${fleet.settings} different settings`));
-  const more = fleet.departed_count - fleet.departed.length;
-  fill("departed", [...fleet.departed.map((one) => make("li", `${isolate(one.instance)}: last heard at ${clock(one.at)} UTC`)),
-    ...(more > 0 ? [make("li", `and ${more} more that have left`)] : [])]);
-}
-
-// The rest of a pause is counted down between two answers.
-function showTrials(fleet) {
-  const trials = fleet?.trials ?? [];
-  fill("trials", trials.length ? trials.map((trial) => {
-    const isPaused = trial.paused_until !== null && trial.paused_until > now();
-    const since = trial.since ? `, its episode began at ${clock(trial.since, false)} UTC` : "";
-    const out = `${trial.out} of at most ${trial.limit} culls without an outcome${since}`;
-    const before = trial.failures > 1 ? `the last ${trial.failures}` : "the last one";
-    const said = isPaused ? `paused until ${clock(trial.paused_until, false)} UTC (${duration(trial.paused_until - now())}), ${before} did not help` : out;
-    return make("li", `${isolate(trial.cause)}: ${said}`, isPaused ? "paused" : "");
-  }) : [make("li", "No cull is being tried.", "quiet")]);
-}
-
-function showHolds(holds) {
-  const whom = (hold) => (hold.instance ? isolate(hold.instance) : "The whole service");
-  const focusedHold = document.activeElement?.dataset?.hold;
-  const concerning = holds.filter((hold) => NAMED === null || !hold.instance || hold.instance === NAMED);
+function showHolds({ holds, local_hold }) {
+  const inForce = [...holds, ...(local_hold ? [local_hold] : [])].filter(({ until }) => until > fleet.now);
+  const concerning = inForce.filter(({ instance }) => NAMED === null || !instance || instance === NAMED);
   fill("holds", concerning.length ? concerning.map((hold) => {
-    const item = make("li", "", "held");
-    const here = hold.here_only ? " (known to this sidecar only)" : "";
-    item.append(make("span", `${whom(hold)} is held by ${isolate(hold.author)} until ${clock(hold.until)} UTC: ${isolate(hold.reason)}${here}`));
-    const button = make("button", "Release");
+    const whom = hold.instance ? isolate(hold.instance) : "The whole service";
+    const here = hold === local_hold ? " (known to this sidecar only)" : "";
+    const item = make("li", "", "held"), button = make("button", "Release");
     button.type = "button";
-    button.dataset.hold = hold.instance;
-    button.setAttribute("aria-label", `Release ${whom(hold)}`);
+    button.setAttribute("aria-label", `Release ${whom}`);
     button.addEventListener("click", () => release(hold));
-    item.append(button);
+    item.append(make("span", `${whom} is held by ${isolate(hold.author)} until ${clock(hold.until)} UTC: ${isolate(hold.reason)}${here}`), button);
     return item;
   }) : [make("li", "No hold is set.", "quiet")]);
-  if (focusedHold !== undefined) {
-    ([...byId("holds").querySelectorAll("button")].find((button) => button.dataset.hold === focusedHold) ?? byId("open-hold")).focus();
-  }
-}
-
-function showVersions() {
-  const versions = new Map();
-  for (const { version } of rows) if (version) versions.set(version, (versions.get(version) ?? 0) + 1);
-  const most = [...versions].sort((a, b) => b[1] - a[1]).slice(0, 8);
-  setText("versions", versions.size > 1 ? most.map(([version, count]) => `version ${isolate(version)}: ${count}`).join(", ") : "");
 }
 
 // -- the table ------------------------------------------------------------------------------------------------------
 
 function showColumns() {
-  fill("columns", COLUMNS.map(([label, name], column) => {
-    const cell = make("th", "", `of-${name}`);
-    const button = make("button", label);
+  byId("columns").replaceChildren(...COLUMNS.map(([label, name], column) => {
+    const cell = make("th", "", `of-${name}`), button = make("button", label);
     cell.scope = "col";
     button.type = "button";
     if (sorting.column === column) cell.setAttribute("aria-sort", sorting.isReversed ? "descending" : "ascending");
@@ -344,206 +280,114 @@ function showColumns() {
   }));
 }
 
-function sorted(found) {
-  const [, , key] = COLUMNS[sorting.column];
-  const direction = sorting.isReversed ? -1 : 1;
+function inOrder(first, second) {
+  const key = COLUMNS[sorting.column][2];
   const compare = (a, b) => (typeof a === "string" ? NAMES.compare(a, b) : a - b);
-  return found.map((one) => [key(one), one]).sort(([a, one], [b, other]) => direction * compare(a, b)
-    || compare(URGENT.indexOf(one.state), URGENT.indexOf(other.state)) || compare(one.instance, other.instance)).map(([, one]) => one);
+  return (sorting.isReversed ? -1 : 1) * compare(key(first), key(second))
+    || URGENT.indexOf(first.state) - URGENT.indexOf(second.state) || NAMES.compare(first.instance, second.instance);
 }
 
 function showContainers() {
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = rows.filter((one) => {
-    const text = `${one.instance} ${one.state} ${one.cause} ${one.version} ${one.node} ${one.app_version}${one.duplicate ? " duplicate" : ""}`.toLowerCase();
-    return words.every((word) => text.includes(word));
+  const matching = rows.filter((row) => {
+    const text = `${row.instance} ${row.state} ${row.cause} ${row.version} ${row.node} ${row.app_version}${row.duplicate ? " duplicate" : ""}`.toLowerCase();
+    return NAMED === null ? words.every((word) => text.includes(word)) : row.instance === NAMED;
   });
-  byId("containers").closest("table").classList.toggle("no-traits", !rows.some((one) => one.node || one.app_version));
-  const focusedLink = document.activeElement?.dataset?.container;
-  fill("containers", sorted(found).slice(0, shownRows).map(containerRow));
-  if (focusedLink !== undefined) byId("containers").querySelector(`[data-container="${CSS.escape(focusedLink)}"]`)?.focus();
-  setText("containers-text", joined(`${Math.min(found.length, shownRows)} of ${rows.length} containers`,
-    unlisted() > 0 && `${unlisted()} more are not listed`));
-  byId("more").hidden = found.length <= shownRows;
-  setText("more", `Show ${Math.min(200, found.length - shownRows)} more`);
+  fill("containers", matching.sort(inOrder).slice(0, mostRows).map(containerRow));
+  setText("containers-text", NAMED === null ? joined(`${Math.min(matching.length, mostRows)} of ${rows.length} containers`,
+    unlisted() && `${unlisted()} more are not listed`) : matching.length ? "" : "The fleet does not know this container now.");
+  byId("more").hidden = matching.length <= mostRows;
+  setText("more", `Show ${Math.min(MORE_ROWS, matching.length - mostRows)} more`);
 }
 
-function containerRow(one) {
-  const row = make("tr", "", one.instance === last.why?.instance ? "here" : "");
-  const link = containerLink(one.instance);
-  link.dataset.container = one.instance;
-  const name = make("td");
-  name.append(link);
-  if (one.duplicate) name.append(" two containers run under this name");
-  const state = make("td");
-  state.append(make("span", one.state, `state ${one.state}`));
+function containerRow(row) {
+  const element = make("tr", "", row.instance === why.instance ? "here" : "");
+  const name = make("td"), state = make("td");
+  name.append(containerLink(row.instance), row.duplicate ? " two containers run under this name, and neither may be culled" : "");
+  state.append(make("span", row.state, `state ${row.state}`));
   const cell = (label, text, className = "") => {
     const made = make("td", text, className);
-    if (text) made.dataset.label = label;
+    if (text) made.dataset.label = label; // on a narrow screen, where the columns have no head
     return made;
   };
-  row.append(name, state, cell("since", one.since ? clock(one.since, false) : "", "number"), cell("", cut(one.cause, 80)),
-    cell("errors", one.errors === null ? "" : `${one.errors}/${one.limit}`, "number"),
-    cell("weight", one.weight === null ? "" : `${one.weight}\u00a0%`, "number"), cell("version", cut(one.version, 40)),
-    cell("node", one.node, "of-node"), cell("app", one.app_version, "of-app"));
-  return row;
-}
-
-function showRows(containers) {
-  rows = containers;
-  if (NAMED === null) {
-    showTiles();
-    showVersions();
-    showContainers();
-    showRefusal();
-  } else if (NAMED !== last.why?.instance) showOther();
-  showTitle();
-}
-
-// -- one container ----------------------------------------------------------------------------------------------------
-
-function found() {
-  return NAMED === last.why?.instance ? last.why : rows.find((one) => one.instance === NAMED);
-}
-
-function showState(why) {
-  showClue(why);
-  byId("hold-instance").textContent = `container ${cut(NAMED ?? why.instance, 60)}`;
-  if (NAMED === null || NAMED !== why.instance) return;
-  showStateWord(why.state, why.sentence);
-  fill("remedies", why.remedies.map((sentence) => make("li", sentence)));
-  byId("remedies").hidden = byId("remedies-title").hidden = why.state === "up";
-  const health = ["haproxy", "nomad"].map((balancer) => `${balancer === "nomad" ? "Nomad" : "HAProxy"} ${why.health[balancer] ? "up" : "down"}`);
-  const facts = [["Health", `${health.join(", ")}, ${weightInWords(why.weight, why.soft_drained)}`], ["Since", `${clock(why.since)} UTC`]];
-  if (why.would && why.would.weight < 100) facts.push(["In enforce mode", weightInWords(why.would.weight, why.would.soft_drained)]);
-  const isInSentence = why.rules.length === 1 && why.sentence.includes(why.rules[0].sentence);
-  for (const rule of isInSentence ? [] : why.rules) facts.push([rule.rule, `${rule.sentence} (${round(rule.value)} against ${round(rule.limit)})`]);
-  if (why.claim) facts.push(["Claim", joined(why.claim.outcome !== "granted" && why.claim.outcome, why.claim.sentence)]);
-  if (why.spared) facts.push(["Spared", why.spared]);
-  const kinds = Object.entries(why.window.kinds).map(([kind, count]) => `${isolate(kind.replace(UNPRINTABLE, "\ufffd"))} ${count}`).join(", ");
-  facts.push(["Errors", `${why.window.errors} in the last ${why.window.seconds} s${kinds && `: ${kinds}`}${why.window.limit ? `, the limit is ${why.window.limit}` : ""}`]);
-  if (why.window.requests) facts.push(["Requests", `${why.window.failed} of ${why.window.requests} failed in ${why.window.seconds} s`]);
-  showFacts(facts);
-  fill("runbook", why.runbook ? [makeLink(why.runbook, "Runbook")] : []);
-  showSamples(why);
-}
-
-// Another container: what the fleet's records have of it. Its own sidecar knows more.
-function showOther() {
-  const one = found();
-  byId("samples-part").hidden = true;
-  byId("remedies").hidden = byId("remedies-title").hidden = true;
-  if (!one) showStateWord("unknown", "The fleet does not know this container now; below are its events of the last week.");
-  else {
-    showStateWord(one.state, joined(one.cause && `because of ${isolate(one.cause)}`, one.since && `since ${clock(one.since)} UTC`,
-      one.duplicate && "two containers run under this name, and neither may be culled"));
-    showFacts([["Errors", one.errors === null ? "not known" : `${one.errors} in the window, the limit is ${one.limit}`],
-      [isShadow() ? "Weight in enforce mode" : "Weight", one.weight === null ? "not known" : `${one.weight}\u00a0%`],
-      ["Incarnation", one.incarnation && joined(isolate(one.incarnation), one.born && `since ${clock(one.born)} UTC`)],
-      ["Version", one.version && isolate(one.version)], ["Node", one.node && isolate(one.node)],
-      ["Version of the app", one.app_version && isolate(one.app_version)]].filter(([, value]) => value));
-  }
-  fill("elsewhere", ["Its own sidecar knows more: errors by kind, samples and decisions. In its allocation: ", make("code", "health-arbiter why")]);
-}
-
-function showStateWord(word, sentence) {
-  byId("state-word").className = `state ${word}`;
-  setText("state-word", word);
-  setText("sentence", sentence);
-}
-
-function showFacts(facts) {
-  fill("facts", facts.flatMap(([name, value]) => [make("dt", name), make("dd", value)]));
+  element.append(name, state, cell("since", row.since ? clock(row.since, false) : "", "number"), cell("", cut(row.cause, 80)),
+    cell("errors", row.errors === null ? "" : `${row.errors}/${row.limit}`, "number"),
+    cell("weight", row.weight === null ? "" : `${row.weight}\u00a0%`, "number"), cell("version", cut(row.version, 40)),
+    cell("node", row.node), cell("app", row.app_version));
+  return element;
 }
 
 // -- events -------------------------------------------------------------------------------------------------------
 
-function color({ what }) {
-  return Object.keys(COLORS).find((name) => COLORS[name].includes(what)) ?? "";
-}
-
-function showEvents(events) {
-  showRefusal();
-  const focusedEvent = document.activeElement?.dataset?.event;
-  // Read here: the "toggle" event comes later, and a list drawn before it would close what was just opened.
-  const opened = new Set([...byId("events").querySelectorAll("details[open] summary")].map((one) => one.dataset.event));
+function showEvents(isStored) {
   const concerning = events.filter((event) => NAMED === null || event.instance === NAMED);
-  fill("events", concerning.length ? [...concerning].reverse().map((event) => {
-    const item = make("li");
-    const about = make("span", "", "about");
-    const reason = event.reason === event.what ? "" : inWords(event.reason);
-    const [detail, ...rest] = event.detail.split("\n");
-    for (const text of [event.instance, event.kind, reason, event.author, event.seconds && duration(event.seconds), event.node && `node ${event.node}`,
-      event.app_version && `app version ${event.app_version}`, detail]) {
-      if (!text) continue;
-      const part = make("span");
-      part.append(text === event.instance && NAMED === null ? containerLink(text) : cut(String(text), 300));
-      about.append(part);
-    }
-    item.append(makeTime(event.at), make("span", inWords(event.what), `what ${color(event)}`), about);
-    if (rest.length) item.append(evidence(eventKey(event), rest, opened));
-    return item;
-  }) : [make("li", "No events.", "quiet")]);
-  if (focusedEvent !== undefined) {
-    ([...byId("events").querySelectorAll("summary")].find((one) => one.dataset.event === focusedEvent) ?? byId("events")).focus();
+  setText("events-title", isStored || fleet.error === "alone" ? "Events (UTC)"
+    : "Events (UTC) that were known, and those of this container: the store does not answer");
+  fill("events", concerning.length ? concerning.reverse().map(eventItem) : [make("li", "No events in the last 24 hours.", "quiet")]);
+}
+
+function eventItem(event) {
+  const color = Object.keys(COLORS).find((name) => COLORS[name].includes(event.what)) ?? "";
+  const item = make("li"), time = make("time", clock(event.at)), about = make("span", "", "about");
+  const reason = event.reason === event.what ? "" : inWords(event.reason);
+  const [detail, ...evidence] = event.detail.split("\n");
+  time.dateTime = new Date(event.at * 1000).toISOString();
+  for (const text of [event.instance, event.kind, reason, event.author, event.seconds && duration(event.seconds), event.node && `node ${event.node}`,
+    event.app_version && `app version ${event.app_version}`, detail]) {
+    if (!text) continue;
+    const part = make("span");
+    part.append(text === event.instance && NAMED === null ? containerLink(text) : cut(String(text), 300));
+    about.append(part);
   }
-}
-
-function eventKey({ at, what, instance }) {
-  return `${at} ${what} ${instance}`;
-}
-
-// The evidence of a cull: it stays open and keeps the focus when the list is drawn again.
-function evidence(key, lines, opened) {
-  const part = make("details");
-  const summary = make("summary", `Evidence, ${lines.length} line${lines.length === 1 ? "" : "s"}`);
-  const text = make("pre");
-  text.textContent = cut(lines.join("\n"), MOST_EVIDENCE);
-  summary.dataset.event = key;
-  part.open = opened.has(key);
-  part.append(summary, text);
-  return part;
-}
-
-function showSamples(why) {
-  const { samples } = why;
-  byId("samples-part").hidden = !samples.length && !why.capture;
-  fill("samples", samples.map((sample) => {
-    const item = make("li", `${sample.count} \u00d7 ${sample.kind}, last at ${clock(sample.last)} UTC`);
-    if (sample.message) item.append(make("div", sample.message, "message"));
-    return item;
-  }));
-  byId("capture").hidden = byId("capture-title").hidden = !why.capture;
-  setText("capture", why.capture ?? "", 20000);
-}
-
-function showStored(stored) {
-  const isWhole = stored || last.store?.error === "alone";
-  setText("events-title", isWhole ? "Events (UTC)" : "Events (UTC) that were known, and those of this container: the store does not answer");
-}
-
-const SHOWN = [["why", showState], ["banner", showBanner], ["store", showKnown], ["known_at", showKnown], ["holds", showHolds],
-  ["budget", showBudget], ["fleet", showFleet], ["events", showEvents], ["stored", showStored], ["containers", showRows]];
-
-// The parts that differ from those shown: what is drawn again loses the focus and the place where it was scrolled to.
-function changed(parts) {
-  return Object.fromEntries(Object.entries(parts).filter(([name, part]) => {
-    const text = JSON.stringify(part);
-    const isNew = shownTexts[name] !== text;
-    shownTexts[name] = text;
-    return isNew;
-  }));
-}
-
-function show(parts) {
-  last = { ...last, ...parts };
-  if ("now" in parts) skew_s = parts.now - Date.now() / 1000; // two polls may get one answer
-  byId("board").hidden = false;
-  for (const [name, shown] of SHOWN) if (name in parts) shown(parts[name]);
-  if ("fleet" in parts && !("containers" in parts) && NAMED === null) showTiles();
+  item.append(time, make("span", inWords(event.what), `what ${color}`), about);
+  if (evidence.length) {
+    const part = make("details"), text = make("pre");
+    text.textContent = cut(evidence.join("\n"), 4000);
+    part.append(make("summary", `Evidence, ${evidence.length} line${evidence.length === 1 ? "" : "s"}`), text);
+    item.append(part);
+  }
+  return item;
 }
 
 // -- polling ----------------------------------------------------------------------------------------------------
+
+// Draws the answers of /why, /fleet and /events, and the text of /why if the page is about its container.
+function draw(whyAnswer, fleetAnswer, eventsAnswer, text = "") {
+  why = whyAnswer;
+  fleet = { ...known(fleetAnswer), now: fleetAnswer.at };
+  rows = rowsOf(fleet);
+  if (!eventsAnswer.stored) events = [...events, ...eventsAnswer.events.filter(({ at }) => at > (events.at(-1)?.at ?? 0))].slice(-MOST_EVENTS);
+  byId("board").hidden = false;
+  byId("hold-instance").textContent = `container ${cut(NAMED ?? why.instance, 60)}`;
+  byId("why-part").hidden = NAMED !== why.instance;
+  byId("elsewhere").hidden = NAMED === null || NAMED === why.instance;
+  setText("why", text, 50000);
+  showTitle();
+  showBanner(fleet.banner);
+  showRefusal();
+  showKnown();
+  showTiles();
+  showBudget(fleet);
+  showFleet(fleet.fleet);
+  showHolds(fleet);
+  showContainers();
+  showEvents(eventsAnswer.stored);
+}
+
+// The fleet: while the store is away as it was listed last, with this container as it is now.
+function known(answer) {
+  if (!isAway(answer)) return (listed = answer);
+  const { at, banner, local_hold, error, fleet_age_s, instance } = answer;
+  if (!listed) return { ...answer, known_at: fleet_age_s === null ? null : at - fleet_age_s };
+  const own = answer.members.find((member) => member.instance === instance);
+  const members = listed.members.map((member) => (member.instance === instance ? own : member));
+  return { ...listed, members, banner, local_hold, error, known_at: listed.at };
+}
+
+function rowsOf({ at, members, departed }) {
+  const present = members.map(({ kind, about, ...member }) => ({ ...NOT_TOLD, ...about, ...member, cause: CULLED.includes(member.state) ? kind : "" }));
+  return [...present, ...departed.map(({ instance, age_s }) => ({ ...NOT_TOLD, instance, state: "gone", since: at - age_s }))];
+}
 
 function headers() {
   const token = sessionStorage.getItem(TOKEN);
@@ -556,94 +400,37 @@ function live(word, className = "") {
   setText("live", word);
 }
 
-// Instants that are known by an age only are rounded, because they would differ at every answer.
-function steady(at) {
-  return 10 * Math.round(at / 10);
-}
+class TokenNeeded extends Error {}
 
-// The parts of the page. While the store is away, the fleet is what was known last.
-function layOut({ at, ...why }, fleet, { events, stored }) {
-  const isAway = "error" in fleet && fleet.error !== "alone";
-  if (!("error" in fleet)) listed = fleet;
-  const shown = (isAway && listed) || fleet;
-  const heardAt = fleet.fleet_age_s === null ? null : at - fleet.fleet_age_s;
-  const own = fleet.members.find((member) => member.instance === why.instance);
-  const members = shown.members.map((member) => (member.instance === why.instance ? own : member));
-  return {
-    now: at,
-    why,
-    banner: fleet.banner,
-    store: "error" in fleet ? { error: fleet.error, sentence: fleet.sentence } : null,
-    known_at: isAway ? listed?.at ?? heardAt : null,
-    holds: holdsOf(shown, fleet.local_hold, at),
-    budget: shown.used === null || shown.capacity === null ? null
-      : { used: shown.used, capacity: shown.capacity, bound: shown.bound, window_s: shown.budget_window, back_at: shown.grants.map((taken) => taken + shown.budget_window) },
-    fleet: fleetOf(shown),
-    events: eventsOf(events, stored),
-    stored,
-    containers: members.map(({ kind, about, state, ...rest }) => ({ ...NOT_DESCRIBED, ...about, ...rest, state, cause: CULLED.includes(state) ? kind : "" })),
-  };
-}
-
-function holdsOf({ holds, fleet, at: heardAt }, local, at) {
-  const isLocal = (hold) => local && hold.until === local.until && hold.instance === local.instance;
-  const stored = holds.length || !fleet?.hold ? holds : [fleet.hold];
-  const shared = stored.filter((hold) => hold.until > at && !isLocal(hold)).map((hold) => ({ ...hold, here_only: false }));
-  return local ? [...shared, { ...local, here_only: true }] : shared;
-}
-
-function fleetOf({ fleet, departed, at }) {
-  if (!fleet) return null;
-  const trials = fleet.trials.map(({ paused_s, ...trial }) => ({ ...trial, paused_until: paused_s > 0 ? steady(at + paused_s) : null }));
-  const gone = departed.slice(0, MOST_DEPARTED).map((one) => ({ instance: one.instance, at: steady(at - one.age_s) }));
-  return { ...fleet, trials, departed: gone, departed_count: departed.length };
-}
-
-// Without an answer of the store: what was known, and what this sidecar itself has noted since.
-function eventsOf(events, stored) {
-  if (stored) return known;
-  const since = known.at(-1)?.at ?? 0;
-  return [...known, ...events.filter((event) => event.at > since)].slice(-MOST_EVENTS);
+async function get(path) {
+  const response = await fetch(path, { headers: headers(), cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+  if (response.status === 401) throw new TokenNeeded();
+  return response;
 }
 
 async function ask(path) {
-  const response = await fetch(path, { headers: headers(), cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+  const response = await get(path);
   const value = read(await response.text());
-  if (response.status === 401) throw new TokenNeeded();
-  if (!response.ok && !("fleet" in value)) throw new Error(value.error);
+  if (!response.ok && !("members" in value)) throw new Error(value.error);
   return value;
 }
 
-class TokenNeeded extends Error {}
-
-// Reads the ledger on and on; at first as far back as it takes to have enough entries to show.
+// Reads the ledger on and on, at first as far back as a day.
 async function readEvents() {
-  let page;
-  for (const since of isLedgerRead ? ["168h"] : ["1h", "24h", "168h"]) {
-    if (!isLedgerRead) known = [];
-    do {
-      page = await ask(`events?since=${since}&after=${known.at(-1)?.id ?? ""}`);
-      if (!page.stored) return page;
-      known = [...known, ...page.events].slice(-MOST_EVENTS);
-    } while (page.events.length);
-    if (known.length >= ENOUGH_EVENTS) break;
+  for (;;) {
+    const page = await ask(`events?since=24h&after=${events.findLast(({ id }) => id)?.id ?? ""}`);
+    if (!page.stored || !page.events.length) return page;
+    events = [...events.filter(({ id }) => id), ...page.events].slice(-MOST_EVENTS);
   }
-  isLedgerRead = true;
-  return page;
 }
 
-// Returns whether to go on: not before a token is entered, if one is needed.
+// Asks for one document after the other: then a viewer needs a single connection, which the browser keeps.
 async function poll() {
-  try {
-    show(changed(layOut(...await Promise.all([ask("why"), ask("fleet"), readEvents()]))));
-  } catch (error) {
-    if (!(error instanceof TokenNeeded)) throw error;
-    askForToken();
-    return false;
-  }
+  const whyAnswer = await ask("why"), fleetAnswer = await ask("fleet"), eventsAnswer = await readEvents();
+  const text = NAMED === whyAnswer.instance ? printable(await (await get("why?format=text")).text()) : "";
+  draw(whyAnswer, fleetAnswer, eventsAnswer, text);
   failures = 0;
-  live(`live, ${clock(now())} UTC`, "fresh");
-  return true;
+  live(`live, ${clock(fleet.now)} UTC`, "fresh");
 }
 
 async function run() {
@@ -652,10 +439,11 @@ async function run() {
   for (;;) {
     let pause = POLL_MS;
     try {
-      if (!await poll()) break;
+      await poll();
     } catch (error) {
+      if (error instanceof TokenNeeded) break;
       const said = error instanceof TypeError || error.name === "TimeoutError" ? "" : `: ${error.message}`;
-      live(last.now ? `connection lost, as of ${clock(last.now)} UTC${said}` : `no connection${said}`, "lost");
+      live(fleet ? `connection lost, as of ${clock(fleet.now)} UTC${said}` : `no connection${said}`, "lost");
       pause = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
       failures += 1;
     }
@@ -665,6 +453,7 @@ async function run() {
     });
   }
   isRunning = false;
+  askForToken();
 }
 
 function askForToken(isForOrder = false) {
@@ -705,6 +494,7 @@ function release(hold) {
   const query = new URLSearchParams(hold.instance ? { scope: "instance", instance: hold.instance } : { scope: "service" });
   const author = localStorage.getItem(AUTHOR);
   if (author) query.set("author", author);
+  byId("open-hold").focus(); // the button of this hold will be gone
   order("DELETE", `hold?${query}`);
 }
 
@@ -713,7 +503,7 @@ function hold() {
   const scope = byId("hold-scope").value;
   localStorage.setItem(AUTHOR, author);
   order("POST", "hold", { for: byId("hold-for").value, scope, author, reason: byId("hold-reason").value,
-    ...(scope === "instance" ? { instance: NAMED ?? last.why.instance } : {}) });
+    ...(scope === "instance" ? { instance: NAMED ?? why.instance } : {}) });
   byId("hold-reason").value = "";
 }
 
@@ -727,11 +517,11 @@ byId("open-hold").addEventListener("click", () => {
 byId("close-hold").addEventListener("click", () => byId("hold-dialog").close());
 byId("hold-form").addEventListener("submit", hold);
 byId("search").addEventListener("input", () => {
-  shownRows = MOST_ROWS;
+  mostRows = FEW_ROWS;
   showContainers();
 });
 byId("more").addEventListener("click", () => {
-  shownRows += 200;
+  mostRows += MORE_ROWS;
   showContainers();
 });
 byId("login").addEventListener("submit", (event) => {
@@ -742,14 +532,7 @@ byId("login").addEventListener("submit", (event) => {
   run();
 });
 
-setInterval(() => {
-  if (last.budget) showBudget(last.budget);
-  if (last.fleet?.paused.length) showTrials(last.fleet);
-  if (last.store) showKnown();
-}, 1000);
-
-byId("of-container").hidden = byId("back").hidden = NAMED === null;
-byId("of-service").hidden = NAMED !== null;
+byId("back").hidden = NAMED === null;
 for (const part of document.querySelectorAll(".only-service")) part.hidden = NAMED !== null;
 showColumns();
 live("connecting");
