@@ -16,7 +16,7 @@ import asyncio
 import select
 import socket
 import ssl
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -29,17 +29,11 @@ if TYPE_CHECKING:
     from sidecar.net.address_gate import AddressGate
     from sidecar.net.tls import ServerTls
 
-MOST: Final = 320
-EVENTS: Final = 64
-TURN_S: Final = 0.005
-"""A TLS handshake costs up to a millisecond, an answer a twentieth of that."""
-
-BETWEEN_S: Final = 0.002
-"""A turn without work costs 10 microseconds, as a tenth of a report to the local listener."""
-
-READ_BYTES: Final = 16 * 1024
-"""As long as a record of TLS, so that nothing waits where epoll does not see it."""
-
+MOST: Final = 320  # connections
+EVENTS: Final = 64  # connections that are found ready at once
+READ_BYTES: Final = 16 * 1024  # as long as a record of TLS, so that nothing waits where epoll does not see it
+TURN_S: Final = 0.005  # a TLS handshake costs up to a millisecond, an answer a twentieth of that
+BETWEEN_S: Final = 0.002  # a turn without work costs 10 microseconds, as a tenth of a report to the local listener
 IDLE_S: Final = 75.0
 SLOW_S: Final = 10.0
 SWEEP_S: Final = 2.0
@@ -85,8 +79,7 @@ class PublicServer:
         self.open_tcp = self._listening.open_tcp
         self.stop = self._listening.stop
         self._connections: dict[int, _Client] = {}
-        self._of_host: defaultdict[str, dict[_Client, None]] = defaultdict(dict)
-        """The connections of each address, those that are silent for longest first."""
+        """The open ones by their descriptors, those that are silent for longest first."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._due_at = 0.0
         self.loop.add_reader(self._epoll.fileno(), self.turn)
@@ -147,7 +140,6 @@ class PublicServer:
                 return
         connection = _Client(self, opened, host)
         self._connections[opened.fileno()] = connection
-        self._of_host[host][connection] = None
         self._epoll.register(opened, select.EPOLLIN)
         if self._sweeping is None:
             self._sweeping = self.loop.call_later(SWEEP_S, self._sweep)
@@ -155,9 +147,11 @@ class PublicServer:
             connection.go_on()  # its request has often come with it
 
     def _make_room(self, word: str) -> None:
+        """Cut the connection that is silent for longest, of the address that has most of them."""
         if self._connections:
-            of_most = max(self._of_host.values(), key=len)
-            self._cut(next(iter(of_most)), word)
+            hosts = Counter(connection.host for connection in self._connections.values())
+            busiest = max(hosts, key=hosts.__getitem__)
+            self._cut(next(each for each in self._connections.values() if each.host == busiest), word)
 
     def _sweep(self) -> None:
         """Cut the connections that are silent for too long."""
@@ -200,17 +194,12 @@ class PublicServer:
     def is_silent_now(self, connection: _Client) -> None:
         """Note the beginning of its silence."""
         connection.since = self.loop.time()
-        siblings = self._of_host[connection.host]
-        del siblings[connection]
-        siblings[connection] = None
+        number = connection.socket.fileno()
+        self._connections[number] = self._connections.pop(number)
 
     def forget(self, connection: _Client) -> None:
         """The connection is about to be closed."""
         del self._connections[connection.socket.fileno()]
-        siblings = self._of_host[connection.host]
-        del siblings[connection]
-        if not siblings:
-            del self._of_host[connection.host]
 
 
 class _Client:

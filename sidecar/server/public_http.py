@@ -23,10 +23,8 @@ METHODS: Final = ("GET", "HEAD", "OPTIONS")
 TAKES_NO_BODY: Final = "body: nothing here takes one"
 
 _LINE: Final = re.compile(rb"([A-Z]{1,32}+) ([\x21-\x7e]{1,4096}+) HTTP/1\.([01])")
-_LINE_BYTES: Final = 32 + 1 + 4096 + 1 + 8
-"""The longest request line. The expressions are possessive: what cannot match is not tried again byte by byte."""
+"""The expression is possessive: what cannot match is not tried again byte by byte."""
 
-_BEGINNING: Final = re.compile(rb"[A-Z]{1,32}+(?: (?:[\x21-\x7e]{1,4096}+(?: [HTP/1.0]{0,8}+\r?)?)?)?")
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _ONCE: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
@@ -67,12 +65,11 @@ def parse(raw: bytes) -> PublicRequest:
 
 
 def refuse_hopeless(data: bytes) -> None:
-    """Raise ``HttpError`` if no valid head begins with these bytes."""
+    """Raise ``HttpError`` if these bytes, which are not empty, are no beginning of a head: a client may wait for it."""
     if len(data) > HEAD_LIMIT:
         raise _not_http(f"a head of more than {HEAD_LIMIT} bytes")
-    end = data.find(b"\r\n", 0, _LINE_BYTES + 2)
-    first = data[: end if end >= 0 else _LINE_BYTES + 2]
-    if (_LINE if end >= 0 else _BEGINNING).fullmatch(first) is None:
+    line, newline, _ = data.partition(b"\r\n")
+    if not (_LINE.fullmatch(line) if newline else line[:1].isupper()):
         raise _not_http("no request line of HTTP/1")
 
 

@@ -73,11 +73,11 @@ def test_every_beginning_of_a_head_may_still_become_one() -> None:
 
 def test_longest_request_line_may_come_in_pieces_and_a_longer_one_is_refused() -> None:
     line = b"G" * 32 + b" /" + b"x" * 4_095 + b" HTTP/1.1"
-    for data in (line[:-1], line, line + b"\r", line + b"\r\n", line + b"\r\nHost: a"):
+    for data in (line[:-1], line, line + b"\r\n", line + b"\r\nHost: a"):
         refuse_hopeless(data)
-        for longer in (b"G" + data, data.replace(b"x", b"xx", 1)):
-            with pytest.raises(HttpError):
-                refuse_hopeless(longer)
+    for longer in (b"G" + line, line.replace(b"x", b"xx", 1)):
+        with pytest.raises(HttpError):
+            refuse_hopeless(longer + b"\r\n")
 
 
 def test_head_without_an_end_is_bounded() -> None:
