@@ -122,19 +122,6 @@ def run(
 
 
 def _sentence(error: click.ClickException) -> str:
-    """The error as a sentence that begins with its option."""
     if isinstance(error, click.NoSuchOption):  # in front of the command; its text may be a password in the wrong place
         return f"options come behind a command, as in {PROGRAM} run --error-limit 5"
-    if isinstance(error, click.MissingParameter) and error.param is not None:
-        path = error.ctx.command_path if error.ctx else PROGRAM
-        return f"{_name(error.param)}: is missing, see {path} --help"
-    if isinstance(error, click.BadParameter) and error.param is not None:
-        return f"{_name(error.param)}: {error.message}"
-    if isinstance(error, click.BadOptionUsage):
-        said = error.message.removeprefix(f"Option '{error.option_name}' ")
-        return f"{error.option_name}: {said.rstrip('.')}"
-    return error.message
-
-
-def _name(param: click.Parameter) -> str:
-    return param.opts[0] if isinstance(param, click.Option) else str(param.name).upper()
+    return error.format_message()

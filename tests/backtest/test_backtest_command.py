@@ -75,7 +75,7 @@ ERRORS = ("--errors", "errors_total")
             "--source-token-file: away: holds no token",
         ),
         (("--prometheus", "away.json"), "away.json: cannot be read: no such file or directory"),
-        (("--access-log", "a", "--since", "soon"), "--since: 'soon' is not a duration"),
+        (("--access-log", "a", "--since", "soon"), "Invalid value for '--since': 'soon' is not a duration"),
         (("--access-log", "a", "--window", "1ms"), "--window: must be at least 1s"),
         (("--access-log", str(made_log.SHIPPED), "--since", "1h"), "no request since then"),
     ],

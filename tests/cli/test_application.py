@@ -43,7 +43,7 @@ class Done:
         ([f"--redis-url:redis://:{SECRET}@h"], "--redis-url: unknown flag"),
         ([f"redis://:{SECRET}@h"], "a word that is no flag, see health-arbiter {} --help\n"),
         (["--drain", "1s", "check-config"], "a word that is no flag, see health-arbiter {} --help\n"),
-        (["--drain"], "--drain: requires an argument\n"),
+        (["--drain"], "Option '--drain' requires an argument.\n"),
         (["--grace", "-5"], "ARBITER_GRACE: '-5' from flag must not be negative\n"),
     ],
 )
@@ -61,9 +61,9 @@ def test_a_command_line_that_cannot_be_read_exits_2_without_a_secret(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["hold", "--reason", "x"], "--for: is missing, see health-arbiter hold --help"),
-        (["hold", "--for", "1h"], "--reason: is missing, see health-arbiter hold --help"),
-        (["hold", "--reason", "x", "--for"], "--for: requires an argument"),
+        (["hold", "--reason", "x"], "Missing option '--for'."),
+        (["hold", "--for", "1h"], "Missing option '--reason'."),
+        (["hold", "--reason", "x", "--for"], "Option '--for' requires an argument."),
         (["release", "--xyzzy"], "--xyzzy: unknown flag, see health-arbiter release --help"),
         (["release", "web"], "a word that is no flag, see health-arbiter release --help"),
         (["fleet", f"--redis-url=redis://:{SECRET}@h"], "--redis-url: unknown flag"),

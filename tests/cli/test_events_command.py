@@ -190,7 +190,7 @@ async def test_question_that_the_sidecar_refuses_is_a_usage_error(
     assert await ledger.run(command, "--since", "401d") == 2
     assert capsys.readouterr().err == "health-arbiter: since: takes at most 400d\n"
     assert await ledger.run(command, "--since", "soon") == 2
-    assert capsys.readouterr().err.startswith("health-arbiter: --since: 'soon' is not a duration")
+    assert capsys.readouterr().err.startswith("health-arbiter: Invalid value for '--since': 'soon' is not a duration")
 
 
 # -- follow -------------------------------------------------------------------------------------------------

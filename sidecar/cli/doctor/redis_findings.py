@@ -17,7 +17,7 @@ from sidecar.cli.doctor import Finding, fail, ok, warn
 from sidecar.config import redis_urls, syntax
 from sidecar.config.settings import Config
 from sidecar.core.claims import Unknown
-from sidecar.core.explain import reasons, words
+from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_settings import OFF, FleetSettings, Share
 from sidecar.core.fleet.members import MemberList
 from sidecar.core.types import US_PER_S
@@ -176,8 +176,6 @@ def of_fleet(members: MemberList | Unknown, instance: str) -> Iterator[Finding]:
         named = f"{reasons.names(double, NAMES_LIMIT)}; give each an ARBITER_INSTANCE of its own"
         yield fail("duplicate", f"two containers run under one instance name, and neither may be culled: {named}")
     yield _of_settings(members.settings)
-    if not members.fleet.tells_process:
-        yield warn("process", words.UNKNOWN_PROCESS)
 
 
 def _of_settings(texts: tuple[str, ...]) -> Finding:

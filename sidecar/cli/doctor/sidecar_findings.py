@@ -43,12 +43,12 @@ def of_sidecar(config: Config) -> Iterator[Finding]:
     except local_api.NoSidecarError as error:
         yield warn(NO_SIDECAR, error.message)
         return
-    if "store" in fleet:
-        yield from of_store(config.redis.redis_url, fleet["store"])
-    names = ("namespace", "service", "instance", "mode")
-    if differs := [name for name in names if fleet.get(name) != getattr(config.identity, name)]:
-        named = ", ".join(f"ARBITER_{name.upper()}" for name in differs)
-        yield warn("sidecar", f"the one that answers runs with other settings: {named}")
+    own = {name: getattr(config.identity, name) for name in ("namespace", "service", "instance", "mode")}
+    differing = [f"ARBITER_{name.upper()}" for name, value in own.items() if fleet.get(name) != value]
+    if fleet.get("store") != redis_urls.shown(config.redis.redis_url):
+        differing.append("ARBITER_REDIS_URL")
+    if differing:
+        yield warn("sidecar", f"the one that answers runs with other settings: {', '.join(differing)}")
         return
     if fleet.get("error") not in (None, local_api.ALONE):
         yield warn("sidecar", f"it answers, but the store does not answer it: {fleet.get('sentence')}")
@@ -58,13 +58,6 @@ def of_sidecar(config: Config) -> Iterator[Finding]:
     usual = float((why.get("window") or {}).get("usual") or 0.0)
     yield from of_limit(config.judging, usual, int((fleet.get("fleet") or {}).get("alive") or 1))
     yield from of_public_listener(config)
-
-
-def of_store(own: str, theirs: str) -> Iterator[Finding]:
-    """Whether the store that the sidecar shows is the store of this command."""
-    own = redis_urls.shown(own)
-    if own != theirs:
-        yield warn("store", f"the sidecar's is {theirs}, and this command's {own}: ARBITER_REDIS_URL differs")
 
 
 def of_limit(judging: JudgingConfig, usual: float, containers: int) -> Iterator[Finding]:
@@ -90,8 +83,6 @@ def of_files(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     yield from (warn("files", problem) for problem in problems)
     if not problems:
         yield ok("files", "those that the settings name are there, and no other user can read a secret")
-    if not config.state_directory:
-        yield warn("state", "no directory: a cull does not survive the sidecar; ARBITER_STATE_DIR names one")
     yield from _of_nomad_checks(config, environ)
 
 

@@ -108,9 +108,9 @@ def test_server_that_may_not_be_asked_is_one_warning() -> None:
 # -- the fleet ----------------------------------------------------------------------------------------------
 
 
-def _member_list(*instances: str, fleet: Fleet | None = None, **more: tuple[object, ...]) -> MemberList:
+def _member_list(*instances: str, **more: tuple[object, ...]) -> MemberList:
     members = tuple(Member(instance, Presence.WELL, "", 1.0) for instance in instances)
-    return MemberList(fleet or Fleet(alive=len(instances)), 3, members, **more)  # type: ignore[arg-type]  # a table's
+    return MemberList(Fleet(alive=len(instances)), 3, members, **more)  # type: ignore[arg-type]  # a table's
 
 
 WELL = {"scripts": "ok", "shared": "ok", "settings": "ok"}
@@ -127,9 +127,6 @@ TWO_ADDRESSES = (FleetSettings(servers="1").dump(), FleetSettings(servers="2").d
         pytest.param(_member_list(), {**WELL, "shared": "warn"}, id="none"),
         pytest.param(_member_list("a", "b", settings=THREE_SETTINGS), {**WELL, "settings": "warn"}, id="settings"),
         pytest.param(_member_list("a", "b", settings=TWO_ADDRESSES), {**WELL, "settings": "FAIL"}, id="servers"),
-        pytest.param(
-            _member_list("a", "b", fleet=Fleet(2, tells_process=False)), {**WELL, "process": "warn"}, id="no INFO"
-        ),
         pytest.param(Unknown("permission"), {"scripts": "FAIL"}, id="scripts are refused"),
     ],
 )

@@ -31,12 +31,11 @@ def _settings(**flags: object) -> Config:
 # -- files ------------------------------------------------------------------------------------------------------
 
 
-def test_files_that_are_there_and_closed_are_well_and_a_missing_directory_is_warned_of(tmp_path: Path) -> None:
+def test_files_that_are_there_and_closed_are_well_and_a_missing_one_is_warned_of(tmp_path: Path) -> None:
     settings = _settings(state_dir=tmp_path)
     assert [*sidecar_findings.of_files(settings, {})] == [
         ok("files", "those that the settings name are there, and no other user can read a secret")
     ]
-    assert [each.what for each in sidecar_findings.of_files(_settings(), {})] == ["files", "state"]
     (found,) = sidecar_findings.of_files(_settings(state_dir=tmp_path / "none"), {})
     assert (found.level, found.what) == ("warn", "files")
     assert "a cull would not survive the sidecar" in found.sentence
@@ -53,24 +52,7 @@ def test_checks_of_this_nomad_client_have_to_be_allowed(allowed: str, said: list
     assert [each.sentence[: len(said[0])] for each in found if each.what == "nomad"] == said
 
 
-# -- the store and the limit ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("own", "theirs", "is_warned"),
-    [
-        ("", "in this process", False),
-        ("redis://:pass@h:6379/0", "redis://:***@h:6379/0", False),
-        ("redis://:pass@h", "redis://:***@g:6379/0", True),
-        ("redis://:pass@h", "in this process", True),
-        ("", "redis://h", True),
-    ],
-    ids=["both in memory", "same", "another host", "sidecar in memory", "command in memory"],
-)
-def test_store_of_the_sidecar_is_compared(own: str, theirs: str, *, is_warned: bool) -> None:
-    found = list(sidecar_findings.of_store(own, theirs))
-    assert bool(found) is is_warned
-    assert not any("pass" in finding.sentence for finding in found)
+# -- the limit --------------------------------------------------------------------------------------------------
 
 
 CULLS_FOR_NOISE = (
