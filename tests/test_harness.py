@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.child import Child, NotReadyError
-from harness.children import Children, SharedServers, StartSidecar
-from harness.fork_server import FORK_SERVER
-from harness.sidecar import command
+from harness.children import Children, SharedServers
 from harness.waiting import eventually, wait_for
 
 if TYPE_CHECKING:
@@ -127,16 +125,3 @@ def test_redis_clock_is_set_to_the_microsecond_and_stands_still(faketime_redis: 
         assert seconds * 1_000_000 + micros == round(moment * 1_000_000)
         assert faketime_redis.cli("EVAL", "return redis.call('TIME')", 0) == [str(seconds), str(micros)]
     assert [faketime_redis.cli("TIME") for _ in range(20)] == [(seconds, micros)] * 20
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--version"], ["check-config"], ["nonsense"], ["events", "--json"]], ids=" ".join
-)
-def test_forked_command_is_as_a_new_process(
-    sidecar: StartSidecar, arguments: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    beside = sidecar.unstarted("one", redis_url="redis://127.0.0.1:1")
-    forked = command(beside, *arguments, ARBITER_ERROR_LIMIT="7")
-    monkeypatch.setattr(FORK_SERVER, "is_used", False)
-    assert command(beside, *arguments, ARBITER_ERROR_LIMIT="7") == forked
-    assert forked.out + forked.err

@@ -10,9 +10,9 @@ import pytest
 
 from deploy.nomad_job import JOB_FILE, TASK_API_JOB_FILE, read
 from deploy.nomad_stand_in import SPEED, Placement, until
+from harness.command import command
 from harness.haproxy import Ports, await_status, config, status
 from harness.ports import free_ports
-from harness.sidecar import command
 from harness.traffic import Traffic, lost
 from harness.waiting import wait_for
 

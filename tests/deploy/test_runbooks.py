@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from deploy.prometheus_rules import ALERTS, RUNBOOKS, dashboard, documented, names
+from harness.command import command
 from harness.fleet_driver import FleetDriver, await_denied
-from harness.sidecar import ASKS_AGAIN, GATES, command
+from harness.sidecar import ASKS_AGAIN, GATES
 from harness.waiting import wait_for
 from sidecar.core.explain.reasons import runbook
 from sidecar.core.explain.words import FAILURES, MESSAGE_RUNBOOKS, REFUSALS

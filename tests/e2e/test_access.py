@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.certificates import Authority
+from harness.command import command
 from harness.ports import free_port
-from harness.sidecar import AT_ONCE, Sidecar, command
+from harness.sidecar import AT_ONCE, Sidecar
 from harness.waiting import wait_for
 from sidecar.net.credential_files import KeyPair
 

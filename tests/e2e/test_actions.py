@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from harness.sidecar import AT_ONCE, Setting, Sidecar, command
+from harness.command import command
+from harness.sidecar import AT_ONCE, Setting, Sidecar
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from harness.command import command
 from harness.fleet_driver import await_answers, await_denied, claim
-from harness.sidecar import ASKS_AGAIN, AT_ONCE, GATES, command
+from harness.sidecar import ASKS_AGAIN, AT_ONCE, GATES
 from harness.waiting import wait_for
 from sidecar.config.settings import IdentityConfig
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from bench import wire
+from harness.command import command
 from harness.ports import free_port
 from harness.redis_proxy import RedisProxy, Where
-from harness.sidecar import AT_ONCE, Setting, Sidecar, command
+from harness.sidecar import AT_ONCE, Setting, Sidecar
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:

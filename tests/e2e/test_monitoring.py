@@ -1,4 +1,4 @@
-"""An outage of a whole fleet as its people see it: the shipped rules and dashboard, Alertmanager, a webhook, commands.
+"""An outage of a whole fleet as its people see it: the shipped rules and dashboard, Alertmanager, a webhook.
 
 Five real sidecars, a real Redis, a real Prometheus and Alertmanager. One container is culled, which does not help, so
 culls are paused. The outage is played once; then every source is read.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from harness.sidecar import AT_ONCE, command
+from harness.command import command
+from harness.sidecar import AT_ONCE
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:

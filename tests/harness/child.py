@@ -74,7 +74,7 @@ class Child(ABC):
             raise AssertionError(f"{self.name} runs already")
         command, env = self._command(), self._env()
         if env is not None and FORK_SERVER.can_start(command, env):
-            self._process = ForkedProcess(command[3:], env, self.directory, self.log, self.log)
+            self._process = ForkedProcess(command[3:], env, self.directory, self.log)
             return
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -32,10 +32,10 @@ _PATH: Final = os.pathsep.join((str(_TESTS), str(_TESTS.parent)))
 
 
 class ForkedProcess:
-    """The part of ``subprocess.Popen`` that the tests use. Its output is appended to the files ``out`` and ``err``."""
+    """The part of ``subprocess.Popen`` that the tests use. Its output is appended to ``log``."""
 
-    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], cwd: Path, out: Path, err: Path) -> None:
-        words = (list(arguments), dict(env), str(cwd), str(out), str(err))
+    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path) -> None:
+        words = (list(arguments), dict(env), str(cwd), str(log))
         with patch.dict(os.environ, PYTHONPATH=_PATH):  # the server finds the module to preload by it
             ensure_running()
         self._process = _CONTEXT.Process(target=_become, args=words, daemon=True)
@@ -64,12 +64,12 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-def _become(arguments: list[str], env: dict[str, str], cwd: str, *files: str) -> None:
+def _become(arguments: list[str], env: dict[str, str], cwd: str, log: str) -> None:
     """Be ``health-arbiter``, in the forked process."""
-    for number, file in enumerate(files, 1):
-        opened = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    opened = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    for number in (1, 2):
         os.dup2(opened, number)
-        os.close(opened)
+    os.close(opened)
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)

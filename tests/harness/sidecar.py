@@ -1,4 +1,4 @@
-"""A real sidecar in its own process, configured by its environment, and the commands beside it."""
+"""A real sidecar in its own process, configured by its environment."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import http.client
 import json
 import os
 import socket
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.certificates import client_context
 from harness.child import Child, python_env
-from harness.fork_server import FORK_SERVER, ForkedProcess
 from harness.ports import free_port
 from harness.waiting import wait_for
 from sidecar.net.credential_files import KeyPair
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
 Setting = str | float | Path
 _LISTENERS = ("local_listen", "public_listen", "agent_listen")
 _TIMEOUT_S = 5.0
-_COMMAND_S = 60
 NO_GATES: dict[str, Setting] = {
     "min_healthy": "0",
     "trial": "off",
@@ -200,34 +196,6 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(_TIMEOUT_S)
         self.sock.connect(self._path)
-
-
-class Done(NamedTuple):
-    """Exit code and output of a command."""
-
-    code: int
-    out: str
-    err: str
-
-
-OPERATOR: Final = "operator"
-"""The login name of who runs a command: orders need a person."""
-
-
-def command(beside: Sidecar, *arguments: str, **environ: str) -> Done:
-    """Run ``health-arbiter`` with these arguments in the environment of the sidecar; ``environ`` wins over that."""
-    words, env = [sys.executable, "-m", "sidecar", *arguments], {"LOGNAME": OPERATOR, **beside._env(), **environ}
-    if FORK_SERVER.can_start(words, env):
-        with tempfile.TemporaryDirectory() as directory:
-            out, err = (Path(directory, name) for name in ("out", "err"))
-            process = ForkedProcess(arguments, env, Path.cwd(), out, err)
-            try:
-                code = process.wait(_COMMAND_S)
-            finally:
-                process.kill()
-            return Done(code, out.read_text(), err.read_text())
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
-    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def _written(value: Setting) -> str:

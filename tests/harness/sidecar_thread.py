@@ -1,26 +1,20 @@
-"""Sidecars on a loop of their own in a thread of the tests, and the commands beside them in the same process.
+"""Sidecars on a loop of their own in a thread of the tests: for what they answer, to commands and to one another.
 
-A test of what a command asks and prints needs neither a new process nor its imports. Signals, exit codes of the daemon
-and its log need one: ``harness.sidecar``.
+Signals, exit codes of the daemon and its log need a process: ``harness.sidecar``. What stands inside needs the loop of
+the test: ``harness.composition``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import io
-import os
-import sys
 import threading
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
-from unittest.mock import patch
 
-from harness.sidecar import OPERATOR, Done, Setting, Sidecar
+from harness.sidecar import Setting, Sidecar
 from harness.waiting import wait_for
 from sidecar.app import build, daemon
-from sidecar.cli import application
 from sidecar.config.load import load
 from sidecar.net.threads import DaemonThreads
 
@@ -86,25 +80,3 @@ class SidecarThread(Sidecar):
     def stop(self, timeout_s: float = _END_S) -> None:
         del timeout_s
         self._loop.stop()
-
-
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def command(beside: Sidecar, *words: str, typed: str | None = None, **environ: str) -> Done:
-    """Run ``health-arbiter`` with these words in this process, in the environment of a sidecar.
-
-    ``typed``: what an operator types until the end of the input; with None there is no terminal. ``environ`` wins over
-    the environment of the sidecar.
-    """
-    out, err, env = io.StringIO(), io.StringIO(), {"LOGNAME": OPERATOR, **beside._env(), **environ}
-    with (
-        patch.dict(os.environ, env, clear=True),
-        patch.object(sys, "stdin", io.StringIO() if typed is None else _Terminal(typed)),
-        redirect_stdout(out),
-        redirect_stderr(err),
-    ):
-        code = application.run(words, env)
-    return Done(code, out.getvalue(), err.getvalue())

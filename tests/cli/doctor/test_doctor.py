@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.cluster import Cluster
+from harness.command import Done, command
 from harness.ports import free_port
-from harness.sidecar import Done, Setting
-from harness.sidecar_thread import SidecarThread, command
+from harness.sidecar import Setting
+from harness.sidecar_thread import SidecarThread
 from harness.waiting import wait_for
 from sidecar.config.settings import ALONE
 
