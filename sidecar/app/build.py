@@ -249,7 +249,7 @@ def _app_port(config: Config, controller: Controller, observers: Observers, metr
         on_failure=partial(observers.failed, "app_port"),
         on_absent=lambda: logger.warning(nobody_listens(at)),
         grace_s=config.judging.grace,
-        known=controller.ids.socket,
+        present=controller.ids.socket,
     )
     text = "Whether something listens at the app's port; only with ARBITER_APP_PORT."
     metrics.gauge("arbiter_app_listening", text, lambda: watch.is_listening)

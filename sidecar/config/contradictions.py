@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 _HOUR_S = 3600
 _FIXED_LIMIT_S = 1800
 _LOOPBACK: Final = (None, "127.0.0.1", "localhost", "::1")
-WITH_TLS: Final = ("page", "public")
-"""The listeners that can speak TLS. HAProxy's agent-check cannot, and the local one is on loopback."""
-
 _OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
 _GROUP: Final = stat.S_IRGRP | stat.S_IWGRP
 _READ: Final = stat.S_IROTH | stat.S_IRGRP
@@ -186,14 +183,9 @@ def _certificate(c: Config) -> Iterator[str]:
 
 
 def _tls_listeners(c: Config) -> Iterator[str]:
-    names = addresses.listed(c.tls.tls_listeners)
-    for name in names:
-        if name not in WITH_TLS:
-            yield f"TLS_LISTENERS: {name[:32]!r} is none of {', '.join(WITH_TLS)}"
-        elif getattr(c.server, f"{name}_listen") == addresses.OFF:
+    for name in c.tls.tls_listeners.split(","):
+        if getattr(c.server, f"{name}_listen") == addresses.OFF:
             yield f"TLS_LISTENERS: {name} needs ARBITER_{name.upper()}_LISTEN, which is off"
-    if not names:
-        yield "TLS_LISTENERS: names no listener: ARBITER_TLS_CERT would be of no use"
 
 
 def _programs(c: Config) -> Iterator[str]:
@@ -241,27 +233,27 @@ def secrets(config: Config) -> dict[str, str]:
     """Return the files that hold a secret, by setting."""
     url = config.redis.redis_url
     of_redis = redis_urls.split(url).tls_files if url else {}
-    found = {
+    files = {
         "token_file": config.server.token_file,
         "tls_key": config.tls.tls_key,
         "redis_password_file": config.redis.redis_password_file,
         "redis_url": of_redis.get("ssl_keyfile") or of_redis.get("ssl_certfile", ""),  # which may hold both
     }
-    return {name: path for name, path in found.items() if path}
+    return {name: path for name, path in files.items() if path}
 
 
 def _secret_problem(path: str) -> str:
     """Why a file with a secret is missing, or open to other users; ``""`` if it is neither."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}"
-    mode = stat.S_IMODE(found.st_mode)
-    is_own = found.st_uid == os.geteuid() != 0
+    mode = stat.S_IMODE(status.st_mode)
+    is_own = status.st_uid == os.geteuid() != 0
     granted = mode & (_OTHERS | _GROUP if is_own else _OTHERS)
-    if not stat.S_ISREG(found.st_mode) or not granted:
+    if not stat.S_ISREG(status.st_mode) or not granted:
         return ""
-    who = "all users" if granted & _OTHERS else f"the users of group {found.st_gid}"
+    who = "all users" if granted & _OTHERS else f"the users of group {status.st_gid}"
     return (
         f"{who} can {'read' if granted & _READ else 'change'} {path} (mode {mode:04o}): give it to the user of the "
         f"sidecar, and type chmod 600 {shlex.quote(path)}"

@@ -15,6 +15,9 @@ from sidecar.net import address_gate
 from sidecar.runlock import durations
 
 _BUDGET_LIMIT = 1000
+_WITH_TLS: Final = ("page", "public")
+"""The listeners that can speak TLS. HAProxy's agent-check cannot, and the local one is on loopback."""
+
 LONGEST_LABEL: Final = 64
 """Maximum number of characters of a node's name or an app's version, as in a report."""
 _DAY_S = 86400  # beyond any use, and within what the event loop's timers can hold
@@ -72,6 +75,16 @@ def _selectors(text: str) -> str:
     return text.strip()
 
 
+def _listeners(text: str) -> str:
+    names = addresses.listed(text)
+    if not names:
+        raise ValueError("names no listener: the certificate would be of no use")
+    for name in names:
+        if name not in _WITH_TLS:
+            raise ValueError(f"has {name[:32]!r}, which is none of {', '.join(_WITH_TLS)}")
+    return ",".join(names)
+
+
 def _networks(text: str) -> str:
     return address_gate.written(address_gate.parse_networks(text))
 
@@ -98,6 +111,7 @@ Listen = Annotated[str, AfterValidator(addresses.listen)]
 ListenOrOff = Annotated[str, AfterValidator(addresses.listen_or_off)]
 PortOrAddress = Annotated[str, AfterValidator(addresses.port_or_address)]
 LoopbackOrOff = Annotated[str, AfterValidator(addresses.loopback_or_off)]
+TlsListeners = Annotated[str, AfterValidator(_listeners)]
 Networks = Annotated[str, AfterValidator(_networks)]
 FilePath = Annotated[str, AfterValidator(addresses.path)]
 SocketPath = Annotated[str, AfterValidator(addresses.socket_path)]

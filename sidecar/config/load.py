@@ -42,11 +42,11 @@ class Setting(NamedTuple):
 @cache
 def declared() -> Mapping[str, Setting]:
     """All declarations by name, part by part."""
-    words, found = {**vars(settings), **vars(field_types), "Field": Field}, {}
+    words, settings_by_name = {**vars(settings), **vars(field_types), "Field": Field}, {}
     for part in Config():
         for name, annotation in get_type_hints(type(part), words, include_extras=True).items():
-            found[name] = Setting(name, annotation, part._field_defaults[name], annotation.__metadata__[-1])
-    return types.MappingProxyType(found)
+            settings_by_name[name] = Setting(name, annotation, part._field_defaults[name], annotation.__metadata__[-1])
+    return types.MappingProxyType(settings_by_name)
 
 
 class _Validated(BaseSettings):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
-from sidecar.config.addresses import OFF, listed
+from sidecar.config.addresses import OFF
 from sidecar.config.syntax import parse_share
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         SocketPath,
         StatsdPrefix,
         Switch,
+        TlsListeners,
         WebUrl,
     )
 
@@ -349,7 +350,9 @@ class TlsConfig(NamedTuple):
         FilePath, "Path of the listeners' certificate in PEM, read again when it changes; empty: no TLS."
     ] = ""
     tls_key: Annotated[FilePath, "Path of the key of that certificate in PEM."] = ""
-    tls_listeners: Annotated[str, "Listeners that use the certificate, with commas between: `page`, `public`."] = "page"
+    tls_listeners: Annotated[
+        TlsListeners, "Listeners that use the certificate, with commas between: `page`, `public`."
+    ] = "page"
     tls_client_ca: Annotated[
         FilePath,
         "Path of the PEM file with the authorities of clients: these listeners then require a certificate that one "
@@ -358,7 +361,7 @@ class TlsConfig(NamedTuple):
 
     def covers(self, listener: str) -> bool:
         """Whether this listener (``page``, ``public``) speaks TLS."""
-        return bool(self.tls_cert) and listener in listed(self.tls_listeners)
+        return bool(self.tls_cert) and listener in self.tls_listeners.split(",")
 
 
 class NotifyConfig(NamedTuple):

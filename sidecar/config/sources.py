@@ -142,9 +142,9 @@ def read(names: Collection[str], flags: Mapping[str, str], environ: Mapping[str,
     return Sources(layers, problems)
 
 
-def nearest(name: str, known: Collection[str]) -> str:
-    """Return "; did you mean ...?" for the known name that resembles ``name`` most, or nothing."""
-    by_lower = {each.lower(): each for each in known}
+def nearest(name: str, names: Collection[str]) -> str:
+    """Return "; did you mean ...?" for the one of ``names`` that resembles ``name`` most, or nothing."""
+    by_lower = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     return f"; did you mean {by_lower[close[0]]}?" if close else ""
 
@@ -155,19 +155,19 @@ def fit(text: str) -> str:
 
 
 def _unknown_variables(names: Collection[str], environ: Mapping[str, str]) -> list[str]:
-    known = {variable(name) for name in names} | APP_VARIABLES
+    variables = {variable(name) for name in names} | APP_VARIABLES
     # Compare without the common prefix: with it every name would resemble every other.
-    bare = {name.removeprefix(PREFIX): name for name in known}
+    bare = {name.removeprefix(PREFIX): name for name in variables}
     problems = []
     for name in sorted(environ):
-        if name.upper().startswith(PREFIX) and name not in known:
+        if name.upper().startswith(PREFIX) and name not in variables:
             hint = nearest(name[len(PREFIX) :], bare).replace("mean ", f"mean {PREFIX}")
             moved = former(name[len(PREFIX) :].lower(), variable)
             problems.append(f"{name}: {moved or f'unknown setting{hint}'}")
     return problems
 
 
-def _file(known: Collection[str], path: str, problems: list[str]) -> dict[str, Any]:
+def _file(names: Collection[str], path: str, problems: list[str]) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - most sidecars have no file
 
     try:
@@ -181,23 +181,23 @@ def _file(known: Collection[str], path: str, problems: list[str]) -> dict[str, A
     except ValueError as error:
         problems.append(f"{PREFIX}CONFIG: {error}")
     else:
-        problems.extend(f"{PREFIX}CONFIG: {path}: {_stray_key(name, known)}" for name in given if name not in known)
-        return {name: value for name, value in given.items() if name in known}
+        problems.extend(f"{PREFIX}CONFIG: {path}: {_stray_key(name, names)}" for name in given if name not in names)
+        return {name: value for name, value in given.items() if name in names}
     return {}
 
 
-def _stray_key(name: str, known: Collection[str]) -> str:
+def _stray_key(name: str, names: Collection[str]) -> str:
     moved = former(name.lower(), str)
-    return f"{name}: {moved}" if moved else f"unknown key {name}{nearest(name, known)}"
+    return f"{name}: {moved}" if moved else f"unknown key {name}{nearest(name, names)}"
 
 
 def _nomad(environ: Mapping[str, str]) -> dict[str, str]:
     job, group = environ.get("NOMAD_JOB_NAME"), environ.get("NOMAD_GROUP_NAME")
     alloc_dir = environ.get("NOMAD_ALLOC_DIR")
-    found = {
+    values = {
         "service": fit(f"{job}.{group}") if job and group else "",
         "namespace": fit(environ.get("NOMAD_NAMESPACE", "")),
         "instance": fit(environ.get("NOMAD_ALLOC_ID", "")),
         "state_dir": str(Path(alloc_dir, "tmp")) if alloc_dir else "",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in values.items() if value}

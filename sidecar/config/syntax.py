@@ -74,16 +74,16 @@ def checked_kind_limits(text: str) -> str:
 
 
 def _limits_by_kind(text: str) -> dict[str, int | None]:
-    found: dict[str, int | None] = {}
+    limits: dict[str, int | None] = {}
     for part in listed(text):
         match = _KIND_LIMIT.fullmatch(part)
         limit = None if match and match[2] == OFF else int(match[2]) if match else 0
         if not match or limit == 0:
             raise ValueError(f"has {part[:80]!r}: {_LIMITS_HINT}")
-        if match[1] in found:
+        if match[1] in limits:
             raise ValueError(f"has two limits for {match[1]}")
-        found[match[1]] = limit
-    return found
+        limits[match[1]] = limit
+    return limits
 
 
 # -- the template of a webhook -----------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ def read_template(path: str) -> str:
         raise ValueError(f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError("cannot be read: not UTF-8") from None
-    if found := template_problem(template):
-        raise ValueError(found)
+    if problem := template_problem(template):
+        raise ValueError(problem)
     return template
 
 

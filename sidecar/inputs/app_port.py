@@ -54,7 +54,7 @@ _ERROR_NUMBER: Final = struct.Struct("=i")
 class AppPort:
     """Looks at the app's port again and again, and offers an ``AppListening`` for each new incarnation.
 
-    ``target``: host (None: in this network) and port. ``known``: the socket of the present incarnation, if another
+    ``target``: host (None: in this network) and port. ``present``: the socket of the present incarnation, if another
     sidecar knew it. ``offer`` takes reports; False means that they must be offered again. ``is_well``: whether the app
     is up. ``on_failure`` gets what a look raised: the next look is made all the same. ``on_absent`` is called when
     nobody has listened for ``grace_s`` seconds and ``ABSENT_S`` more, once each time. ``is_listening``: what the last
@@ -70,15 +70,15 @@ class AppPort:
         on_failure: Callable[[Exception], None],
         on_absent: Callable[[], None] = lambda: None,
         grace_s: float = 0.0,
-        known: str = "",
+        present: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         host, port = target
         self.is_listening = False
         self._port = port
-        self._connections = None if host is None else AcceptedConnections(host, port, known)
-        self._known = known
-        self._incarnations = SocketIncarnations(known)
+        self._connections = None if host is None else AcceptedConnections(host, port, present)
+        self._present = present
+        self._incarnations = SocketIncarnations(present)
         self._offer = offer
         self._is_well = is_well
         self._on_failure = on_failure
@@ -121,7 +121,7 @@ class AppPort:
             except OSError:
                 if self._listened_at is not None:  # the kernel has answered before
                     raise
-                self._connections = AcceptedConnections("localhost", self._port, self._known)
+                self._connections = AcceptedConnections("localhost", self._port, self._present)
         return await self._connections.look()
 
 
@@ -132,9 +132,9 @@ class SocketIncarnations:
     nobody listens nothing has begun. ``unreported``: the first socket of a new incarnation, until the owner clears it.
     """
 
-    def __init__(self, known: str = "") -> None:
+    def __init__(self, present: str = "") -> None:
         self.unreported = ""
-        self._sockets = frozenset({known}) if known else frozenset()
+        self._sockets = frozenset({present}) if present else frozenset()
         self._settled_at: float | None = None
 
     def see(self, sockets: frozenset[str], now: float) -> None:
@@ -152,9 +152,9 @@ class SocketIncarnations:
 class AcceptedConnections:
     """Finds out by connecting whether the app listens; each time that it began to listen has a name of its own."""
 
-    def __init__(self, host: str, port: int, known: str = "") -> None:
+    def __init__(self, host: str, port: int, present: str = "") -> None:
         self._address = host, port
-        self._name = known or _new_name()
+        self._name = present or _new_name()
         self._was_refused = False
 
     async def look(self) -> frozenset[str] | None:

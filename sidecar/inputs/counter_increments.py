@@ -83,19 +83,19 @@ class _Process:
         if value >= last and key not in self.others:  # nearly always
             return value - last
         others = self.others.get(key, ())
-        seen = (last, *others)
-        nearest = max((other for other in seen if other <= value), default=None)
+        earlier = (last, *others)
+        nearest = max((other for other in earlier if other <= value), default=None)
         if nearest is None:
-            self.others[key] = seen[: MOST_PROCESSES - 1]
+            self.others[key] = earlier[: MOST_PROCESSES - 1]
             return None
-        at = seen.index(nearest)
+        at = earlier.index(nearest)
         if others:
-            self.others[key] = seen[:at] + seen[at + 1 :]
+            self.others[key] = earlier[:at] + earlier[at + 1 :]
         return value - nearest
 
     def forget_all_but(self, keys: Iterable[int]) -> None:
         self.values = {key: self.values[key] for key in keys if key in self.values}
-        self.others = {key: seen for key, seen in self.others.items() if key in self.values}
+        self.others = {key: earlier for key, earlier in self.others.items() if key in self.values}
         self.is_doubtful = True
 
 

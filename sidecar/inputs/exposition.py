@@ -40,7 +40,7 @@ class Page(NamedTuple, Generic[T]):
     ``cut_off``: the end of the page is missing.
     """
 
-    found: list[T]
+    uses: list[T]
     values: array[float]
     cut_off: bool
 
@@ -67,7 +67,7 @@ class Scanner(Generic[T]):
         self._longest_line = longest_line
         self._rest = b"\n"  # begins with the end of the line before
         self._tail = b"\n"
-        self._found: list[T] = []
+        self._uses: list[T] = []
         self._values = array("d")
 
     def feed(self, piece: bytes) -> None:
@@ -90,8 +90,8 @@ class Scanner(Generic[T]):
         if has_rest and whole:
             self._scan(self._rest)
         if self._openmetrics:
-            return Page(self._found, self._values, cut_off=not self._tail.rstrip().endswith(_EOF))
-        return Page(self._found, self._values, cut_off=has_rest and not whole)
+            return Page(self._uses, self._values, cut_off=not self._tail.rstrip().endswith(_EOF))
+        return Page(self._uses, self._values, cut_off=has_rest and not whole)
 
     def _scan(self, lines: bytes) -> None:
         """Read whole lines, each behind a newline."""
@@ -116,7 +116,7 @@ class Scanner(Generic[T]):
     def _keep(self, use: T | None, value: float) -> None:
         if use is not None:
             self._values.append(value)
-            self._found.append(use)
+            self._uses.append(use)
 
 
 def parse_series(text: bytes) -> Series:

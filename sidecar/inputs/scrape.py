@@ -191,7 +191,7 @@ class Scraper:
     async def _counted(self, page: Page[SeriesUse], at: float) -> Sample:
         # Outside the timeout: it would lose the rest of a page that is half taken.
         complete = not (page.cut_off or self._selection.overflow)
-        taking = self._counters.take(page.found, page.values, at, complete=complete)
+        taking = self._counters.take(page.uses, page.values, at, complete=complete)
         while True:
             try:
                 next(taking)

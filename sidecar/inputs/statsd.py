@@ -128,18 +128,18 @@ class PacketReader:
         return None
 
     def _look_for_prefix(self, name: bytes) -> None:
-        known = next((each for each in (*UNITS, *GAUGES) if name.endswith(each)), b"")
-        prefix = name.removesuffix(known).decode(errors="replace")
-        if known and not prefix[-1:].isalnum():
+        word = next((each for each in (*UNITS, *GAUGES) if name.endswith(each)), b"")
+        prefix = name.removesuffix(word).decode(errors="replace")
+        if word and not prefix[-1:].isalnum():
             self._prefixed += 1
             if self._prefixed == ADVICE_AFTER:
-                self.advice = _advice(name.decode(errors="replace"), prefix.removesuffix("."), known.decode())
+                self.advice = _advice(name.decode(errors="replace"), prefix.removesuffix("."), word.decode())
 
 
-def _advice(name: str, prefix: str, known: str) -> str:
+def _advice(name: str, prefix: str, word: str) -> str:
     name, prefix = name[:SHOWN_LIMIT], prefix[:SHOWN_LIMIT]
     return (
-        f"StatsD lines come as {name!r}, and none as {known!r}: if {prefix!r} is the prefix of the app's client, "
+        f"StatsD lines come as {name!r}, and none as {word!r}: if {prefix!r} is the prefix of the app's client, "
         f"set ARBITER_STATSD_PREFIX={prefix}"
     )
 

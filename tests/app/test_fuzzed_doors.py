@@ -227,6 +227,6 @@ def test_scraped_page_is_read_or_refused(inputs: int) -> None:
             page = scanner.finish(whole=True)
         except BadPageError:
             continue
-        assert len(page.found) == len(page.values) <= 6, number
+        assert len(page.uses) == len(page.values) <= 6, number
         read += 1
     assert read > inputs / 10, "the inputs are too bad to tell anything"

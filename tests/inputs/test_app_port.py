@@ -97,7 +97,7 @@ async def test_without_the_list_restarts_are_noticed_by_connecting(
         offered.extend(reports)
         return True
 
-    watch = _watch(port, offer=offer, known="of the sidecar before")
+    watch = _watch(port, offer=offer, present="of the sidecar before")
     for restarts in range(3):
         with socket.create_server(("127.0.0.1", port)):
             await watch.look()

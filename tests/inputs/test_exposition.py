@@ -37,7 +37,7 @@ def _scan(data: bytes, names: Iterable[str], *, openmetrics: bool = False, step:
 
 
 def _found(page: Page[Series]) -> Found:
-    return {_reading(name, labels, value) for (name, labels), value in zip(page.found, page.values, strict=True)}
+    return {_reading(name, labels, value) for (name, labels), value in zip(page.uses, page.values, strict=True)}
 
 
 def _expected(text: str, read: Callable[[str], Iterable[Any]]) -> Found:
@@ -65,7 +65,7 @@ LINES = [
 @pytest.mark.parametrize(("line", "series", "value"), LINES)
 def test_line_is_read_as_prometheus_client_reads_it(line: str, series: Series, value: float) -> None:
     page = _scan(line.encode() + b"\n", {"up"})
-    assert (page.found, [*page.values]) == ([series], [value])
+    assert (page.uses, [*page.values]) == ([series], [value])
     assert _expected(line + "\n", read_text) == {_reading(*series, value)}
 
 
@@ -93,7 +93,7 @@ def test_exemplar_is_ignored(line: str, value: float) -> None:
 )
 def test_other_lines_are_ignored(line: str) -> None:
     page = _scan(f"up 1\n{line}\nup 2\n".encode(), {"up"})
-    assert (page.found, [*page.values]) == ([Series("up", {})] * 2, [1, 2])
+    assert (page.uses, [*page.values]) == ([Series("up", {})] * 2, [1, 2])
 
 
 @pytest.mark.parametrize(
@@ -287,4 +287,4 @@ def test_no_other_exception_leaves_a_garbled_page(
         data = data[:place] + garbage + data[place + 1 :]
     with suppress(BadPageError):
         page = _scan(data, NAMES, openmetrics=openmetrics, step=step)
-        assert len(page.found) == len(page.values)
+        assert len(page.uses) == len(page.values)

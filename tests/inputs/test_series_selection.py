@@ -23,7 +23,7 @@ def _read(wanted: SeriesSelection, text: str) -> list[Reading]:
     scanner = Scanner(wanted.names, wanted.use)
     scanner.feed(text.encode())
     page = scanner.finish(whole=True)
-    return list(zip(page.found, page.values, strict=True))
+    return list(zip(page.uses, page.values, strict=True))
 
 
 @pytest.mark.parametrize(

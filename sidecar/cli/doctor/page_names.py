@@ -35,19 +35,19 @@ PageNames = Mapping[str, Mapping[str, frozenset[str]]]
 
 def read_names(page: bytes) -> PageNames:
     """Return the names of a page in any of its formats; what cannot be read is left out."""
-    found: dict[str, dict[str, set[str]]] = {}
+    names: dict[str, dict[str, set[str]]] = {}
     for line in page.decode(errors="replace").splitlines():
         if declared := _TYPE.match(line):
-            found.setdefault(declared[1], {})
+            names.setdefault(declared[1], {})
         series = _SERIES.match(line)
         if series is None or series[1].endswith(_PARTS):
             continue
-        labels = found.setdefault(series[1], {})
+        labels = names.setdefault(series[1], {})
         for label, value in _LABEL.findall(series[2] or ""):
             values = labels.setdefault(label, set())
             if len(values) < _VALUES:
                 values.add(value)
-    return {name: {label: frozenset(values) for label, values in labels.items()} for name, labels in found.items()}
+    return {name: {label: frozenset(values) for label, values in labels.items()} for name, labels in names.items()}
 
 
 def advice(unmatched: Iterable[Unmatched], names: PageNames) -> Iterator[str]:
@@ -78,16 +78,16 @@ def proposals(names: PageNames) -> dict[str, str]:
     counts = [name for name in names if name.endswith(("_total", "_count")) and not _FOREIGN.search(name)]
     by_status = {name: label for name in counts if (label := _status_label(names[name]))}
     requests = [name for name in by_status if not _FAILURES.search(name)]
-    found = {}
+    selectors = {}
     if requests:
         best = min(requests, key=lambda name: (not _REQUESTS.search(name), len(names[name]), name))
-        found["scrape_errors"] = f'{best}{{{by_status[best]}=~"5.."}}'
-        found["scrape_requests"] = best
+        selectors["scrape_errors"] = f'{best}{{{by_status[best]}=~"5.."}}'
+        selectors["scrape_requests"] = best
     elif failures := [name for name in counts if _FAILURES.search(name)]:
-        found["scrape_errors"] = min(failures, key=lambda name: (len(names[name]), name))
+        selectors["scrape_errors"] = min(failures, key=lambda name: (len(names[name]), name))
     if in_flight := [name for name in names if _IN_FLIGHT.search(name) and not _FOREIGN.search(name)]:
-        found["scrape_in_flight"] = min(in_flight, key=lambda name: (not _REQUESTS.search(name), len(name), name))
-    return found
+        selectors["scrape_in_flight"] = min(in_flight, key=lambda name: (not _REQUESTS.search(name), len(name), name))
+    return selectors
 
 
 def _status_label(labels: Mapping[str, frozenset[str]]) -> str:

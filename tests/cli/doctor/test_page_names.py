@@ -39,7 +39,7 @@ def test_documented_selectors_of_a_library_are_proposed_and_count_its_failures(l
     scanner = Scanner(selection.names, selection.use)
     scanner.feed(_page(library))
     page = scanner.finish(whole=True)
-    readings = [(use, value) for use, value in zip(page.found, page.values, strict=True) if use.role is Role.COUNTER]
+    readings = [(use, value) for use, value in zip(page.uses, page.values, strict=True) if use.role is Role.COUNTER]
     assert sum(value for use, value in readings if use.kind is not None) == 3
     assert sum(value for use, value in readings if use.requests) == 7
     assert [*selection.unmatched] == []
