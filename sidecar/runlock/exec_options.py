@@ -38,6 +38,12 @@ The command finds its slot, from 1, in HEALTH_ARBITER_SLOT, and K in
 HEALTH_ARBITER_SLOTS. It is ended with SIGTERM, and with SIGKILL after the
 grace. Durations: 10s, 500ms, 5m, 1h; a bare number is seconds."""
 
+INTERVAL_S: Final = 0.2
+"""Time between two attempts of a standby."""
+
+_JITTER: Final = 0.1
+"""Part of a lifetime by which it may be shorter, so that mains that started together do not end together."""
+
 _NOTICE_S: Final = 6.0
 """A lost lock is noticed within this time: a second, and five for a busy command."""
 
@@ -53,11 +59,9 @@ class ExecOptions(NamedTuple):
     max_procs: int = 1  # k
     standbys: int = 0
     standby_for_s: float = 0.0  # S
-    interval_s: float = 0.2
     every_s: float = 60.0  # C
     lifetime_s: float = 0.0  # L
     lifetime_max_s: float = 0.0
-    lifetime_jitter: float = 0.1
     grace_s: float = 10.0
     busy_command: Sequence[str] = ()
     inherit_lock: bool = True
@@ -69,13 +73,12 @@ class ExecOptions(NamedTuple):
         return longest_s * max(1.0, self.standbys / self.max_procs)
 
     def with_jitter(self, chance: float) -> ExecOptions:
-        """The same with a lifetime that is shorter by up to ``lifetime_jitter``, so that mains do not end together.
+        """The same with a lifetime that is shorter by up to a tenth. ``chance`` is random, 0 to 1.
 
-        ``chance`` is random, 0 to 1. L/k > C holds for each lifetime. Mains that end within C still leave a gap, unless
-        there is a standby for each of them.
+        L/k > C holds for each lifetime. Mains that end within C still leave a gap, unless each has a standby.
         """
         least_s = min(self.lifetime_s, self.max_procs * self.every_s)
-        shortest_s = max(self.lifetime_s * (1 - self.lifetime_jitter), least_s)
+        shortest_s = max(self.lifetime_s * (1 - _JITTER), least_s)
         return self._replace(lifetime_s=self.lifetime_s - chance * (self.lifetime_s - shortest_s))
 
     def is_over(self, age_s: float, is_busy: Callable[[float], bool]) -> bool:
@@ -121,10 +124,12 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     add("--standbys", "Maximum number of standbys, which wait for a free lock.", int, "M")
     made.add_argument("--standby", action="store_true", help="One standby at least: the same as --standbys 1.")
     add("--standby-for", "Maximum time that a standby waits, S; 0: for ever.", _duration)
-    add("--interval", "Time between two attempts of a standby.", _duration)
     add("--every", "Time between two starts of this program, as by cron, C.", _duration)
-    add("--lifetime", "Age at which the command is ended, L; 0: never.", _duration)
-    add("--lifetime-jitter", "Part of L by which it is shorter, so that not all end together.", float, "PART")
+    add(
+        "--lifetime",
+        "Age at which the command is ended, L, or up to a tenth sooner, so that not all end together; 0: never.",
+        _duration,
+    )
     add("--lifetime-max", "Maximum age of a command that is busy; 0: as others.", _duration)
     add("--busy-command", "The command is busy while WORDS exit 0, as in: 'test -e FILE'.", _words, "WORDS")
     add("--grace", "Time between SIGTERM and SIGKILL.", _duration)
@@ -166,18 +171,14 @@ def contradictions(options: ExecOptions) -> list[str]:
     """Return a sentence for each contradiction, with the options as the command line writes them."""
     lifetime_s, lifetime_max_s, busy = options.lifetime_s, options.lifetime_max_s, options.busy_command
     ends_s = options.grace_s + _NOTICE_S
-    is_polled_late = options.redis_file and options.interval_s >= options.ttl_s * 2 / 5
     is_free_early = options.redis_file and options.ttl_s * 3 / 5 <= ends_s
     too_short = f"--ttl {write(options.ttl_s)}: others get a lost lock after 3/5 of it, and the command"
     rows = (
         (bool(options.run_lock) == bool(options.redis_file), "give either --run-lock or --redis-file"),
-        (options.interval_s == 0, "--interval must be more than 0"),
         (options.every_s == 0, "--every must be more than 0"),
         (options.max_procs < 1, "--max-procs must be at least 1"),
         (options.standbys < 0, "--standbys must not be negative"),
         (options.standby_for_s and not options.standbys, "--standby-for needs --standby"),
-        (not 0 <= options.lifetime_jitter < 1, "--lifetime-jitter must be 0 or more, and less than 1"),
-        (is_polled_late, "--interval must be less than 2/5 of --ttl: a standby renews its own lease with each attempt"),
         (is_free_early, f"{too_short} may go on for {write(ends_s)} (--grace and 6s)"),
         (lifetime_max_s and not lifetime_s, "--lifetime-max needs a --lifetime"),
         (bool(lifetime_max_s) != bool(busy), "--lifetime-max and --busy-command need one another"),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 from . import durations
 from .concurrency import Lock, LockError, WithStandby
-from .exec_options import PROGRAM, ExecOptions, contradictions, options_of
+from .exec_options import INTERVAL_S, PROGRAM, ExecOptions, contradictions, options_of
 from .flock import ConcurrencyLimit
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def _run(options: ExecOptions, main_lock: Lock, standby_lock: Lock) -> int:
         limit = WithStandby(
             main_lock,
             standby_lock,
-            retries=math.ceil(options.standby_for_s / options.interval_s) if options.standby_for_s else None,
-            interval_s=options.interval_s,
+            retries=math.ceil(options.standby_for_s / INTERVAL_S) if options.standby_for_s else None,
+            interval_s=INTERVAL_S,
             process_name="exec-standby",
             sleep=signals.sleep,
         )
