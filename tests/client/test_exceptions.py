@@ -64,6 +64,17 @@ def test_kind_names_the_driver_or_the_class(error: BaseException, kind: str) -> 
     assert exceptions.kind(error) == kind
 
 
+def test_text_is_class_and_message_or_the_class_alone() -> None:
+    class UnspeakableError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    assert [exceptions.text(error) for error in (KeyError("a"), UnspeakableError())] == [
+        "KeyError: 'a'",
+        "UnspeakableError",
+    ]
+
+
 def test_circle_of_causes_ends() -> None:
     first, second = RuntimeError(), ValueError()
     first.__cause__, second.__cause__ = second, first
