@@ -148,8 +148,8 @@ def _since(times: Mapping[str, int], since_us: int) -> dict[str, int]:
 
 
 def _is_draining(about: str) -> bool:
-    told = About.load(about) if about else None
-    return told is not None and told.state is State.DRAINING
+    description = About.load(about) if about else None
+    return description is not None and description.state is State.DRAINING
 
 
 def _causes(beat: Beat) -> dict[str, int]:

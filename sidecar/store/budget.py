@@ -152,11 +152,11 @@ class FleetBudget:
         if self._is_alone:
             return ALONE
         order = PutHold(instance, author, reason, round(for_s * US_PER_S))
-        held: Hold | Unknown = await self._both(order, lambda other: other.hold(instance, author, reason, for_s))
-        if isinstance(held, Hold):
-            self._own.holds.put(held, order.for_us)
+        answer: Hold | Unknown = await self._both(order, lambda other: other.hold(instance, author, reason, for_s))
+        if isinstance(answer, Hold):
+            self._own.holds.put(answer, order.for_us)
             self.local_holds.end(mine)  # another sidecar may release the stored hold, which would not end this one
-        return held
+        return answer
 
     async def release(self, instance: str) -> bool | Unknown:
         """End a hold; whether there was one, local or stored. The local hold ends also when the answer is unknown."""

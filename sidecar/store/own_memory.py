@@ -156,7 +156,7 @@ class SeenHolds:
     def __init__(self, window_us: int) -> None:
         self.has_unrecorded_loss = False  # a hold was lost, and the fleet has not recorded it as a data loss yet
         self._window_us = window_us
-        self._seen: dict[str, HoldRow] = {}
+        self._stored: dict[str, HoldRow] = {}
         self._lost: dict[str, HoldRow] = {}
         self._instance = ""
         self._now_us = 0
@@ -165,17 +165,17 @@ class SeenHolds:
         """Take the answer to a beat of the instance."""
         self._instance = instance
         is_recent, self._now_us = reply.now_us - self._now_us < self._window_us, reply.now_us
-        for scope, row in self._seen.items():
+        for scope, row in self._stored.items():
             if scope not in reply.holds and is_recent and row.left_us(reply.now_us) and row.at_us < reply.now_us:
                 self._lost[scope], self.has_unrecorded_loss = row, True
-        self._seen = dict(reply.holds)
+        self._stored = dict(reply.holds)
         self._lost = {scope: row for scope, row in self._lost.items() if scope not in reply.holds}
 
-    def put(self, held: Hold, for_us: int) -> None:
+    def put(self, hold: Hold, for_us: int) -> None:
         """Take a hold that this sidecar has set for ``for_us`` microseconds: the next beat has to find it."""
-        row = HoldRow(held.author, held.reason, round(held.until * US_PER_S) - for_us, for_us)
-        if held.instance in ("", self._instance):
-            self._seen[held.instance], self._now_us = row, max(self._now_us, row.at_us)
+        row = HoldRow(hold.author, hold.reason, round(hold.until * US_PER_S) - for_us, for_us)
+        if hold.instance in ("", self._instance):
+            self._stored[hold.instance], self._now_us = row, max(self._now_us, row.at_us)
 
     @property
     def lost(self) -> Hold | None:

@@ -17,23 +17,23 @@ HOUR_US: Final = 3600 * US_PER_S
 
 
 class Draft:
-    """The tables as they will be once the edits are written. The rules read and change them by plain assignment.
-
-    ``now_us``: the store's clock. ``limits``: the strictest settings in force, for the fleet as the view has it.
-    ``leases``: those that are not over.
-    """
+    """The tables as they will be once the edits are written. The rules read and change them by plain assignment."""
 
     def __init__(self, view: View, request: Request) -> None:
         state = view.state
         self.view, self.request = view, request
         self.now_us, self.settings = view.now_us, request.settings
+        # What the rules change: the epoch and the rows,
+        self.epoch = view.epoch
         self.culls, self.holds = dict(view.culls), dict(view.holds)
         self.leases = {name: slot for name, slot in view.leases.items() if slot.left_us(view.now_us)}
+        # the fleet's state, but for what follows from the rows,
         self.trials, self.outcomes, self.duplicates = dict(state.trials), dict(state.outcomes), dict(state.duplicates)
-        self.several_us, self.majority_us, self.epoch = state.several_us, state.majority_us, view.epoch
+        self.several_us, self.majority_us = state.several_us, state.majority_us
+        # and what happened.
         self.refund: list[str] = []
         self.entries: list[Entry] = []
-        self.limits = self.limits_of(self.fleet)
+        self.limits = self.limits_of(self.fleet)  # for the fleet as the view has it
 
     def limits_of(self, fleet: int) -> Limits:
         """The strictest of all settings in force, the requester's included, for a fleet of this size."""

@@ -93,16 +93,15 @@ REFUND_FACTOR: Final = 3
 
 
 class Limits(NamedTuple):
-    """The strictest of all settings in force, for a fleet of one size.
-
-    ``capacity``: tokens a window. ``floor``: containers that have to stay available. ``refund_max``: grants a window
-    at most, the refunded included; -1: no token is refunded. ``error_limit``: the lowest limit of errors; 0: none.
-    """
+    """The strictest of all settings in force, for a fleet of one size."""
 
     strategy: str
     capacity: int
+    """Tokens a window."""
     floor: int
+    """Containers that have to stay available."""
     refund_max: int
+    """Grants a window at most, the refunded included; -1: no token is refunded."""
     window_us: int
     spacing_us: int
     trial: bool
@@ -110,6 +109,7 @@ class Limits(NamedTuple):
     expiry_us: int
     after_loss_wait: bool
     error_limit: int
+    """The lowest; 0: none is known."""
 
 
 def limits(every: Iterable[FleetSettings], fleet: int) -> Limits:

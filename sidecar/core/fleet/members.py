@@ -71,17 +71,19 @@ class About(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One container of the fleet: ``well``, ``suspect`` or ``down``; ``age_s`` since its last beat or its cull.
-
-    ``about``: the last description by its sidecar, None if unknown. ``duplicate``: two containers use its name.
-    """
+    """One container of the fleet."""
 
     instance: str
     presence: Presence
+    """``well``, ``suspect`` or ``down``."""
     kind: str
+    """The cause, if it is suspect or down."""
     age_s: float
+    """Since its last beat, or its cull."""
     about: About | None = None
+    """The last description by its sidecar; None: unknown."""
     duplicate: bool = False
+    """Two containers use its name."""
 
 
 class MemberList(NamedTuple):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from harness.rule_fleet import TERMS, draft_of
-from sidecar.core.fleet.draft import common_cause, cull_end_us, trial_end_us
-from sidecar.core.fleet.fleet_settings import limits
+from harness.rule_fleet import draft_of
+from sidecar.core.fleet.draft import common_cause
 from sidecar.core.fleet.records import Cull, FleetState, HoldRow, Slot, Trial
 from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S
@@ -31,39 +32,31 @@ def test_common_cause_is_that_of_three_and_of_four_fifths(causes: dict[str, int]
     assert common_cause(causes) == cause
 
 
-@pytest.mark.parametrize(
-    ("cull", "seconds"),
-    [
-        (Cull(at_us=NOW), 600),
-        (Cull(at_us=NOW, down_us=NOW + 50 * S), 650),
-        (Cull(at_us=NOW, down_us=NOW + 50 * S, since_us=NOW + 70 * S, phase="over"), 670),
-        (Cull(at_us=NOW, down_us=NOW + 90 * S, since_us=NOW + 70 * S, phase="watched"), 730),
-    ],
-    ids=["granted", "its sidecar still says that it is down", "its outcome is known", "its replacement is watched"],
-)
-def test_row_of_a_cull_is_over_after_a_window_and_that_of_a_replacement_after_a_probation_more(
-    cull: Cull, seconds: int
-) -> None:
-    assert cull_end_us(cull, limits([TERMS], 10)) == NOW + seconds * S + 1
+def with_cull(**fields: Any) -> View:
+    return View(NOW, culls={"a": Cull(at_us=NOW, **fields)})
 
 
-@pytest.mark.parametrize(
-    ("trial", "seconds"),
-    [
-        (Trial(last_us=NOW), 3600),
-        (Trial(last_us=NOW, paused_us=NOW, pause_us=9 * S), 3609),
-        (Trial(last_us=NOW, paused_us=NOW - 10 * S, pause_us=9 * S), 3600),
-    ],
-)
-def test_cause_is_forgotten_an_hour_after_its_last_cull_or_pause(trial: Trial, seconds: int) -> None:
-    assert trial_end_us(trial) == NOW + seconds * S + 1
+def with_trial(**fields: Any) -> View:
+    return View(NOW, FleetState(trials={"redis": Trial(last_us=NOW, began_us=1, **fields)}), causes={"redis": 1})
 
 
 @pytest.mark.parametrize(
     ("view", "due_us"),
     [
         pytest.param(View(NOW), 0, id="nothing"),
-        pytest.param(View(NOW, culls={"a": Cull(at_us=NOW)}), NOW + 600 * S + 1, id="cull"),
+        pytest.param(with_cull(), NOW + 600 * S + 1, id="cull"),
+        pytest.param(with_cull(down_us=NOW + 50 * S), NOW + 650 * S + 1, id="cull, its sidecar says that it is down"),
+        pytest.param(with_cull(since_us=NOW + 70 * S, phase="over"), NOW + 670 * S + 1, id="outcome"),
+        pytest.param(
+            with_cull(down_us=NOW + 90 * S, since_us=NOW + 70 * S, phase="watched"),
+            NOW + 730 * S + 1,
+            id="replacement: a probation more",
+        ),
+        pytest.param(with_trial(), NOW + 3600 * S + 1, id="cause: an hour"),
+        pytest.param(
+            with_trial(paused_us=NOW, pause_us=9 * S), NOW + 3609 * S + 1, id="cause, an hour after its pause"
+        ),
+        pytest.param(with_trial(paused_us=NOW - 10 * S, pause_us=9 * S), NOW + 3600 * S + 1, id="earlier pause"),
         pytest.param(View(NOW, leases={"a": Slot(at_us=NOW, for_us=5 * S)}), NOW + 5 * S, id="lease"),
         pytest.param(View(NOW, holds={"": HoldRow("ada", "look", NOW, 700 * S)}), NOW + 700 * S, id="hold"),
         pytest.param(View(NOW, holds={"": HoldRow("", "", NOW, 0)}), NOW + 600 * S, id="end of a hold"),
