@@ -131,12 +131,12 @@ class FleetBudget:
         if isinstance(reply, Unknown):
             self._own.unanswered()
             return reply
-        end = self._clock()
+        exchange = StoreExchange(begin, self._clock(), reply.now_us, reply.epoch)
         self._own.take(beat, reply)
-        if self._own.is_due() or is_due(reply, beat, self._last.known_after(begin, end), settings):
+        if self._own.is_due() or is_due(reply, beat, self._last.known_at(exchange), settings):
             reply = await self._attend(beat, reply)
-        elif self._last.end < end:  # else a later claim has shown more
-            self._last = StoreExchange(begin, end, reply.now_us, reply.epoch)
+        elif self._last.end < exchange.end:  # else a later claim has shown more
+            self._last = exchange
         fleet = fleet_of(reply, settings, beat.instance, duplicate=self._own.is_duplicate)
         return fleet._replace(hold=fleet.hold or self.local_holds.in_force, lost_hold=self._own.holds.lost)
 
@@ -236,8 +236,8 @@ class FleetBudget:
         """Read, decide and commit, until no other commit conflicts. Raises StoreError."""
         until, is_counted = self._clock() + DECISION_LIMIT_S, False
         for attempt in range(MAX_ATTEMPTS):
-            view, begin, end = await self._read(instance)
-            known = self._last.known_after(begin, end)
+            view, exchange = await self._read(instance)
+            known = self._last.known_at(exchange)
             answer, edits = decide(view, Request(asked, self._settings, known, is_duplicate=self._own.is_duplicate))
             if isinstance(asked, Claim) and isinstance(answer, Granted) and not (answer.replayed or is_counted):
                 answer, edits = await self._counted(answer, edits)
@@ -251,21 +251,20 @@ class FleetBudget:
                 if isinstance(failure, StoreError):
                     raise
             else:
-                self._last = StoreExchange(begin, end, view.now_us, edits.epoch or view.epoch)
+                self._last = exchange._replace(epoch=edits.epoch or view.epoch)
                 return Decided(answer, view, edits)
             if self._clock() >= until:
                 break
             await self._pause(self._rng.random() * min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**attempt))
         raise StoreError("contended")
 
-    async def _read(self, instance: str) -> tuple[View, float, float]:
-        """The view, and the begin and the end of the read as in ``StoreExchange``."""
+    async def _read(self, instance: str) -> tuple[View, StoreExchange]:
         begin = self._clock()
         view = await self.store.read(instance, window_us=self._window_us, expiry_us=self._settings.expiry_us)
-        end = self._clock()
+        exchange = StoreExchange(begin, self._clock(), view.now_us, view.epoch)
         longest_us = max((settings.window_us for settings in view.settings), default=0)
         if longest_us <= self._window_us:
-            return view, begin, end
+            return view, exchange
         self._window_us = longest_us  # another sidecar has a longer window, which this read did not cover
         return await self._read(instance)
 

@@ -25,18 +25,20 @@ DUPLICATE_BEATS: Final = 3
 
 
 class StoreExchange(NamedTuple):
-    """An exchange with the store: its begin and end in seconds of our clock, and what it showed of the store."""
+    """An exchange with the store, and what it showed; without any, the store's time is 0."""
 
     begin: float = 0.0
     end: float = 0.0
+    """Seconds of our clock."""
     now_us: int = 0
+    """The store's clock."""
     epoch: Epoch = Epoch()
 
-    def known_after(self, begin: float, end: float) -> Known:
+    def known_at(self, later: StoreExchange) -> Known:
         """What this exchange tells at the end of a later one. The clocks may seem to differ by the time of both."""
         if not self.now_us:
             return Known(self.epoch)
-        elapsed_s, slack_s = end - self.end, self.end - self.begin + end - begin
+        elapsed_s, slack_s = later.end - self.end, self.end - self.begin + later.end - later.begin
         return Known(self.epoch, self.now_us, round(elapsed_s * US_PER_S), round(slack_s * US_PER_S))
 
 
