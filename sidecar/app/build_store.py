@@ -36,9 +36,9 @@ def budget(config: Config, on_failure: Callable[[Exception], None]) -> FleetBudg
     """Build the budget, which connects at its first use. ``on_failure`` receives errors of URLs and files."""
     own = config.identity
     if not config.redis.redis_url:
-        from sidecar.store.alone import AloneStore  # noqa: PLC0415 - 0.2 MiB, and a sidecar has only one of the stores
+        from sidecar.store import alone  # noqa: PLC0415 - 0.2 MiB, and a sidecar has only one of the stores
 
-        return fleet_budget(config, AloneStore(lambda: time.time_ns() // 1_000))
+        return fleet_budget(config, alone.AloneStore(lambda: time.time_ns() // 1_000), kind=alone.AloneBudget)
 
     def shared(mode: str, other: Callable[[], FleetBudget] | None = None) -> FleetBudget:
         return fleet_budget(config, redis_store(config, mode, on_failure), mode, other)
@@ -61,11 +61,16 @@ def redis_store(config: Config, mode: str = "", on_failure: Callable[[Exception]
 
 
 def fleet_budget(
-    config: Config, store: Store, mode: str = "", other: Callable[[], FleetBudget] | None = None
+    config: Config,
+    store: Store,
+    mode: str = "",
+    other: Callable[[], FleetBudget] | None = None,
+    *,
+    kind: type[FleetBudget] = FleetBudget,
 ) -> FleetBudget:
-    """The budget over this store; without Redis no other sidecar shares it. ``other`` as in ``FleetBudget``."""
+    """The budget over this store. ``other`` as in ``FleetBudget``."""
     is_fixed = config.budget.budget_strategy == "fixed"
-    return FleetBudget(
+    return kind(
         store,
         fleet_settings(config),
         rng=random.Random(),  # noqa: S311 - it spreads retries, it guards nothing
@@ -73,7 +78,6 @@ def fleet_budget(
         counter=partial(article_counter, config, mode, datetime.now) if is_fixed else None,
         instance=config.identity.instance,
         other=other,
-        is_alone=not config.redis.redis_url,
     )
 
 

@@ -1,4 +1,4 @@
-"""The store of a container alone, in the memory of its sidecar: it has one member, and nobody else writes.
+"""The store and the budget of a container alone, in the memory of its sidecar: there is one member, and one writer.
 
 So no commit conflicts, no entry is written twice, and the bound on grants is that of the rules, which are the only
 version that decides here. Holds are the sidecar's own, and there are no leases without a fleet. Its coroutines never
@@ -13,17 +13,20 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from sidecar.core.claims import Beat, Presence
+from sidecar.core.claims import Answer, Beat, LeaseRequest, Presence, Unknown
 from sidecar.core.fleet.members import About
 from sidecar.core.fleet.records import Cull, Epoch, FleetState
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, MemberKey, View, member_row
 from sidecar.core.types import US_PER_S, Entry, State
+from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import SHARED_S
 
 R = TypeVar("R")
 
 MAX_EVENTS: Final = 1000
 """Maximum number of entries in the ledger, which takes memory of this process."""
+
+ALONE: Final = Unknown("alone")
 
 _NOBODY: Final = Beat("", "", Presence.GONE, errors=-1)
 _ID: Final = re.compile(r"[0-9]+-([0-9]+)")
@@ -141,6 +144,26 @@ class AloneStore:
             self.grants[edits.grant] = now_us
             self.refunded.pop(edits.grant, None)
         self.refunded |= {name: self.grants[name] for name in edits.refund if name in self.grants}
+
+
+class AloneBudget(FleetBudget):
+    """The budget of a container alone: there is no fleet to list, to hold, or to cover for a restart."""
+
+    async def retire(self, lease: LeaseRequest) -> Answer:  # noqa: ARG002 - nobody could cover for it
+        return self.local_holds.refusal() or ALONE
+
+    async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Unknown:
+        """Hold this sidecar, if the order covers it."""
+        self.local_holds.begin(instance, author, reason, for_s)
+        return ALONE
+
+    async def release(self, instance: str) -> Unknown:
+        """End the hold of this sidecar, and all pauses of causes."""
+        await super().release(instance)
+        return ALONE
+
+    async def member_list(self) -> Unknown:
+        return ALONE
 
 
 def _since(times: Mapping[str, int], since_us: int) -> dict[str, int]:

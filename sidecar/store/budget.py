@@ -48,8 +48,6 @@ MAX_MEMBERS: Final = 2000
 FEW_MEMBERS: Final = 100
 """So many members are read in less than a millisecond: health answers wait no longer."""
 
-ALONE: Final = Unknown("alone")
-
 
 class Counter(NamedTuple):
     """The article's counter now: its key, its window, and the rest of the window in seconds."""
@@ -73,8 +71,7 @@ class FleetBudget:
     ``clock`` gives seconds that also pass while the machine sleeps, ``wall`` Unix seconds. ``rng`` spreads retries.
     ``counter`` gives the article's counter for strategy ``fixed``. ``pause`` waits for a number of seconds.
     ``instance`` is the container of this sidecar. ``other()`` makes the budget of the containers of this service in the
-    other mode (shadow or enforce): an order reaches both budgets, or is ``Unknown``. ``is_alone``: no other sidecar
-    shares the store, so there is no fleet to list, to hold, or to cover for a restart: the answer is ``ALONE``.
+    other mode (shadow or enforce): an order reaches both budgets, or is ``Unknown``.
     """
 
     def __init__(
@@ -89,7 +86,6 @@ class FleetBudget:
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
         instance: str = "",
         other: Callable[[], FleetBudget] | None = None,
-        is_alone: bool = False,
     ) -> None:
         self.store = store
         self.local_holds = LocalHolds(wall, instance)
@@ -101,7 +97,6 @@ class FleetBudget:
         self._counter = counter
         self._pause = pause
         self._other = other
-        self._is_alone = is_alone
         self._own = OwnBeats(settings, clock)
         self._last = StoreExchange()
 
@@ -117,7 +112,7 @@ class FleetBudget:
 
     async def retire(self, lease: LeaseRequest) -> Answer:
         """Ask for a lease to retire, as ``claim``; the same holder is granted again. It costs no token."""
-        return self.local_holds.refusal() or ALONE if self._is_alone else await self._unless_held(lease)
+        return await self._unless_held(lease)
 
     async def give_back(self, instance: str, holder: str) -> bool | Unknown:
         """Give back the lease of this holder, or the token of this claim id; whether it was granted."""
@@ -149,8 +144,6 @@ class FleetBudget:
         before the request, so that it counts also while the store hangs.
         """
         mine = self.local_holds.begin(instance, author, reason, for_s)
-        if self._is_alone:
-            return ALONE
         order = PutHold(instance, author, reason, round(for_s * US_PER_S))
         answer: Hold | Unknown = await self._both(order, lambda other: other.hold(instance, author, reason, for_s))
         if isinstance(answer, Hold):
@@ -163,14 +156,10 @@ class FleetBudget:
         mine = self.local_holds.of(instance)
         self.local_holds.end(mine)
         released: bool | Unknown = await self._both(EndHold(instance), lambda other: other.release(instance))
-        if self._is_alone:
-            return ALONE
         return released if isinstance(released, Unknown) else released or mine is not None
 
     async def member_list(self) -> MemberList | Unknown:
         """At most ``MAX_MEMBERS`` members of the fleet, for an operator."""
-        if self._is_alone:
-            return ALONE
         read = await _clear(self._listed())
         if isinstance(read, Unknown):
             return read

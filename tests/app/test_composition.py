@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-BY_BOOT_TIME: Final = {"FleetBudget.clock", "OwnBeats.clock"}
+BY_BOOT_TIME: Final = {"AloneBudget.clock", "OwnBeats.clock"}
 """A machine that slept would else look to the budget like a stepped clock of Redis."""
 
 FAILURES: Final = {

@@ -81,7 +81,7 @@ ROWS: Final = (
     Row("budget", "9", "FleetSettings.capacity", "9"),
     Row("budget_window", "5m", "FleetSettings.window_us", "300000000"),
     Row("budget_strategy", "previous", "FleetSettings.strategy", "previous"),
-    Row("budget_strategy", "fixed", "FleetBudget.counter", "article_counter"),
+    Row("budget_strategy", "fixed", "AloneBudget.counter", "article_counter"),
     Row("spacing", "8s", "FleetSettings.spacing_us", "8000000"),
     Row("min_healthy", "3", "FleetSettings.min_healthy", "3", SHARED),
     Row("trial", "off", "FleetSettings.trial", "False"),
