@@ -58,7 +58,7 @@ class Scanner(Generic[T]):
         names: Iterable[str],
         resolve: Callable[[bytes], T | None],
         *,
-        openmetrics: bool = False,
+        openmetrics: bool,
         longest_line: int = LONGEST_LINE,
     ) -> None:
         self._lines = {b"\n" + name.encode(): re.compile(_LINE % name.encode(), re.MULTILINE) for name in names}

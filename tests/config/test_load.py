@@ -184,6 +184,7 @@ def test_state_file_is_in_the_state_directory_or_with_the_run_lock(
         ("local_listen", "0.0.0.0:9180", "must be localhost"),
         ("socket", "run/arbiter.sock", "must be an absolute path"),
         ("public_listen", "off", "is not an address"),
+        ("scrape_errors", "up{", "at the end: expected a label"),
         ("tls_listeners", "page, local", "has 'local', which is none of page, public"),
         ("tls_listeners", " , ", "names no listener: the certificate would be of no use"),
         ("public_allow", "10.0.0.0/8, 10.1", "has '10.1', which is no IP address and no network"),

@@ -20,7 +20,7 @@ def _wanted(**how: int) -> SeriesSelection:
 
 def _read(wanted: SeriesSelection, text: str) -> list[Reading]:
     wanted.begin()
-    scanner = Scanner(wanted.names, wanted.use)
+    scanner = Scanner(wanted.names, wanted.use, openmetrics=False)
     scanner.feed(text.encode())
     page = scanner.finish(whole=True)
     return list(zip(page.uses, page.values, strict=True))

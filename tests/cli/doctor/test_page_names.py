@@ -36,7 +36,7 @@ def test_documented_selectors_of_a_library_are_proposed_and_count_its_failures(l
         in_flight,
     )
     selection = SeriesSelection(*map(parse_selectors, (errors, requests, in_flight)))
-    scanner = Scanner(selection.names, selection.use)
+    scanner = Scanner(selection.names, selection.use, openmetrics=False)
     scanner.feed(_page(library))
     page = scanner.finish(whole=True)
     readings = [(use, value) for use, value in zip(page.uses, page.values, strict=True) if use.role is Role.COUNTER]
