@@ -268,23 +268,3 @@ def test_openmetrics_page_is_read_as_prometheus_client_reads_it(text: str, step:
     assert not page.cut_off
     with suppress(ValueError):  # it forbids a few more things, such as two kinds of time in one metric
         assert _found(page) == _expected(text, read_openmetrics)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.lists(text_lines(), min_size=1, max_size=6).map(lambda lines: "\n".join(lines).encode()),
-    st.lists(st.tuples(st.integers(0, 300), st.binary(max_size=3)), max_size=5),
-    st.integers(1, 40),
-    st.booleans(),
-)
-def test_no_other_exception_leaves_a_garbled_page(
-    data: bytes,
-    wounds: list[tuple[int, bytes]],
-    step: int,
-    openmetrics: bool,  # noqa: FBT001 - drawn
-) -> None:
-    for place, garbage in wounds:
-        data = data[:place] + garbage + data[place + 1 :]
-    with suppress(BadPageError):
-        page = _scan(data, NAMES, openmetrics=openmetrics, step=step)
-        assert len(page.uses) == len(page.values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -133,25 +132,6 @@ def test_bad_body_is_refused_by_the_name_of_the_field(body: bytes, complaint: st
         read_errors(body)
 
 
-def _read(body: bytes) -> tuple[ErrorReport, ...]:
-    """What the body says, within bounds; none for one that was refused. Any other exception ends the test."""
-    with suppress(BadReportError):
-        reports = read_errors(body)
-        assert 1 <= len(reports) <= MOST_REPORTS
-        for report in reports:
-            assert type(report.errors) is int
-            assert 0 <= report.errors <= MOST_ERRORS
-            assert (type(report.level), type(report.fatal)) == (ErrorLevel, bool)
-            assert report.message is None or len(report.message) <= MESSAGE_LIMIT
-            for token in (report.kind, report.fingerprint or "-", report.app_start or "-", report.version or "-"):
-                assert re.fullmatch(r"[\x21-\x7e]{1,64}", token)
-        return reports
-    return ()
-
-
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.just(10**400) | st.text()
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
-NEARLY = st.dictionaries(st.sampled_from([*FULL]), VALUES, max_size=3)
 GOOD = st.fixed_dictionaries(
     {},
     optional={
@@ -162,20 +142,6 @@ GOOD = st.fixed_dictionaries(
         "fatal": st.booleans(),
     },
 )
-
-
-@settings(deadline=None)
-@given(
-    st.binary(max_size=200)
-    | st.text(alphabet='{}[]:,"\\0123e-.tfn ', max_size=60).map(str.encode)
-    | (VALUES | NEARLY | st.lists(NEARLY | GOOD, max_size=3)).map(lambda value: json.dumps(value).encode())
-)
-def test_any_body_is_reports_and_results_within_bounds_or_refused(body: bytes) -> None:
-    _read(body)
-    with suppress(BadReportError):
-        results = read_results(body)
-        seen = (results.ok, results.failed, results.in_flight or 0)
-        assert all(type(number) is int and 0 <= number <= MOST_ERRORS for number in seen)
 
 
 @settings(deadline=None)
