@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -23,6 +24,7 @@ from sidecar.core.life.events import (
     ClearWindow,
     Effect,
     GiveBack,
+    Request,
     RequestLease,
     SaveMemory,
 )
@@ -32,14 +34,12 @@ from sidecar.core.types import CLAIM_JITTER, Latch, Policy
 CullHook = Callable[[Claim, str], Awaitable[str]]
 """``(claim, reason) -> output``: inspects the container before a cull, within a bounded time."""
 
-Request = TypeVar("Request", Claim, LeaseRequest)
 T = TypeVar("T")
 
 JOURNAL_WAIT_S: Final = 1.0
 LATCH_WAIT_S: Final = 0.25
 """How long readers do not see a grant because its latch is not on disk yet: a disk may hang."""
 
-MOMENT_S: Final = 0.05
 LIMIT_S: Final = 30.0
 """Time limit for a budget that does not bound its answers itself, so that no request stays outstanding for ever."""
 
@@ -110,10 +110,11 @@ class EffectRunner:
         match effect:
             case ClaimToken():
                 claim = Claim(effect.id, instance, life, container.cause, identity)
-                self._claim = self._start(self._ask_token, claim, self._hook_reason(container))
+                self._claim = self._start(self._claim_token, effect, claim, self._hook_reason(container))
             case RequestLease():
                 slots, timeout_s = self._policy.retire_slots, self._policy.retire_timeout_s
-                self._start(self._ask_lease, LeaseRequest(effect.id, instance, life, slots, timeout_s))
+                lease = LeaseRequest(effect.id, instance, life, slots, timeout_s)
+                self._start(self._request_lease, effect, lease)
             case GiveBack():
                 self._start_to_give_back(instance, effect.id)
             case SaveMemory():
@@ -165,24 +166,17 @@ class EffectRunner:
                 self.unwritten_latch = None
             self._put(LatchWritten())
 
-    async def _ask_token(self, claim: Claim, hook_reason: str) -> None:
-        """Claim, and after a hook that took more than a moment claim again: a person may have set a hold meanwhile.
-
-        The second claim costs no token.
-        """
-        began, hook_s, capture = self._clock(), 0.0, None
-        answer = await self._answer(self._budget.claim, claim, claim.claim_id)
+    async def _claim_token(self, request: ClaimToken, claim: Claim, hook_reason: str) -> None:
+        """Claim, and after the hook claim again: a person may have set a hold meanwhile. That costs no second token."""
+        ask, capture = partial(self._budget.claim, claim), None
+        answer, took_s = await self._answer(request, ask)
         if isinstance(answer, Granted) and hook_reason and self._hook is not None:
-            hook_began = self._clock()
             capture = await self._captured(self._hook, claim, hook_reason)
-            hook_s = self._clock() - hook_began
-            if hook_s > MOMENT_S:
-                again = await self._answer(self._budget.claim, claim, claim.claim_id)
-                if isinstance(again, Denied):
-                    self._start_to_give_back(claim.instance, claim.claim_id)
-                    answer = again
-        took_s = self._clock() - began - hook_s
-        self._put(Answered(ClaimToken(claim.claim_id), answer, self._wall(), self._rng.random(), took_s, capture))
+            again, _ = await self._answer(request, ask)
+            if isinstance(again, Denied):
+                self._start_to_give_back(claim.instance, request.id)
+                answer = again
+        self._put(Answered(request, answer, self._wall(), self._rng.random(), took_s, capture))
 
     async def _captured(self, hook: CullHook, claim: Claim, reason: str) -> str | None:
         """The output of the hook. A failure of the hook is reported and does not stop the cull."""
@@ -192,22 +186,24 @@ class EffectRunner:
             self._on_failure(error)
             return None
 
-    async def _ask_lease(self, lease: LeaseRequest) -> None:
-        began = self._clock()
-        answer = await self._answer(self._budget.retire, lease, lease.holder)
-        took_s = self._clock() - began
-        self._put(Answered(RequestLease(lease.holder), answer, self._wall(), self._rng.random(), took_s))
+    async def _request_lease(self, request: RequestLease, lease: LeaseRequest) -> None:
+        answer, took_s = await self._answer(request, partial(self._budget.retire, lease))
+        self._put(Answered(request, answer, self._wall(), self._rng.random(), took_s))
 
-    async def _answer(self, ask: Callable[[Request], Awaitable[Answer]], request: Request, holder: str) -> Answer:
-        """Ask when the journal is written, and what this holder got before is given back: it would be replayed."""
+    async def _answer(self, request: Request, ask: Callable[[], Awaitable[Answer]]) -> tuple[Answer, float]:
+        """The answer, and the seconds that it took.
+
+        First the journal has to be written, and what was granted under this id given back: it would be replayed.
+        """
 
         async def ask_last() -> Answer:
-            if failure := await self._returned(holder):
+            if failure := await self._returned(request.id):
                 return failure
             await self._journal.settled(JOURNAL_WAIT_S)
-            return await ask(request)
+            return await ask()
 
-        return await self._bounded(ask_last())
+        began = self._clock()
+        return await self._bounded(ask_last()), self._clock() - began
 
     async def _bounded(self, answer: Awaitable[T]) -> T | Unknown:
         """The answer within ``LIMIT_S``; a failure is an unclear answer, never an exception."""

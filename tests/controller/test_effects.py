@@ -308,13 +308,13 @@ class Hook:
     def __init__(self, takes_s: float = 0.0, failure: Exception | None = None) -> None:
         self.calls: list[tuple[Claim, str]] = []
         self.cancelled = 0
-        self._takes_s = takes_s
+        self.takes_s = takes_s
         self._failure = failure
 
     async def __call__(self, claim: Claim, reason: str) -> str:
         self.calls.append((claim, reason))
         try:
-            await asyncio.sleep(self._takes_s)
+            await asyncio.sleep(self.takes_s)
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -329,6 +329,8 @@ async def hooked(hook: Hook, policy: Policy = AT_ONCE) -> AsyncIterator[Controll
     async with ControllerRig(policy, hook=hook) as rig:
         await rig.reports(SICK)
         await rig.answered(GRANTED)
+        if hook.calls and not hook.takes_s:
+            await rig.answered(REPLAYED)
         yield rig
 
 
@@ -347,7 +349,7 @@ async def test_hook_runs_before_the_drain_and_a_hold_that_is_set_meanwhile_is_he
     hook = Hook(takes_s=2.0)
     async with hooked(hook) as rig:
         await rig.advance(2.0)
-        assert rig.state() is State.SUSPECT  # asked once more: it took its time
+        assert rig.state() is State.SUSPECT  # asked once more
         await rig.answered(again)
         assert (rig.state(), rig.budget.returned) == (state, returned)
         evidence = rig.controller.snapshot.last_cull
