@@ -135,8 +135,8 @@ class Ledger:
     def _restore(self) -> None:
         """Send kept entries again, up to the bound: those that the store recognises if it still has them."""
         now, free = self._wall(), MOST_WAITING - self.waiting
-        known = [entry for entry in self._sent if now - entry.at < (SHARED_S if entry.once else NOTED_S)]
-        self._waiting.extendleft(reversed(known[-free:] if free > 0 else []))
+        recent = [entry for entry in self._sent if now - entry.at < (SHARED_S if entry.once else NOTED_S)]
+        self._waiting.extendleft(reversed(recent[-free:] if free > 0 else []))
         self._sent.clear()
 
     # -- sending ----------------------------------------------------------------------------------------------

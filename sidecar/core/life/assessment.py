@@ -7,7 +7,7 @@ from sidecar.core.life.container import Container
 from sidecar.core.life.detectors import judge
 from sidecar.core.life.events import ClearWindow
 from sidecar.core.measure.measurements import Measurements
-from sidecar.core.measure.outlier import NO_BASELINE
+from sidecar.core.measure.usual import NO_BASELINE
 from sidecar.core.measure.weight import FULL, Weight, share_of_window, soft_drain
 from sidecar.core.types import Policy, Verdict
 

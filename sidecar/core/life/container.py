@@ -12,7 +12,7 @@ from sidecar.core.app_reports import Load
 from sidecar.core.claims import NO_IDENTITY, Answer, Presence, RandomIdentity
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life.events import ClaimToken, CullOrder, Effect, Event, Request
-from sidecar.core.measure.outlier import NO_BASELINE, Baseline
+from sidecar.core.measure.usual import NO_BASELINE, Baseline
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import Evidence, Latch, Policy, State, Verdict
 

@@ -18,14 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sidecar.core.measure.outlier import (
-    NO_BASELINE,
-    Baseline,
-    EffectiveLimit,
-    effective_limit,
-    limit_of_errors,
-    scaled,
-)
+from sidecar.core.measure.outlier import EffectiveLimit, effective_limit, limit_of_errors, scaled
+from sidecar.core.measure.usual import NO_BASELINE, Baseline
 from sidecar.core.types import Evidence, Policy, Reason, Verdict
 
 RECENT_S: Final = 10.0
@@ -121,15 +115,15 @@ DETECTORS: Final[tuple[Detector, ...]] = (
 
 def judge(evidence: Evidence, policy: Policy, baseline: Baseline = NO_BASELINE) -> Verdict:
     """Run every detector; one reason is enough for ``excessive``."""
-    found = tuple(reason for detect in DETECTORS if (reason := detect(evidence, policy, baseline)))
-    if found:
-        return Verdict(found, is_old=_is_old(found, evidence, policy), cause=_cause(found, evidence))
+    reasons = tuple(reason for detect in DETECTORS if (reason := detect(evidence, policy, baseline)))
+    if reasons:
+        return Verdict(reasons, is_old=_is_old(reasons, evidence, policy), cause=_cause(reasons, evidence))
     return Verdict(spared=_spared(evidence, policy, baseline))
 
 
-def _is_old(found: tuple[Reason, ...], evidence: Evidence, policy: Policy) -> bool:
+def _is_old(reasons: tuple[Reason, ...], evidence: Evidence, policy: Policy) -> bool:
     """Whether only errors speak against the app, and all of them are old."""
-    if any(reason.rule in STANDING for reason in found):
+    if any(reason.rule in STANDING for reason in reasons):
         return False
     ages = [age_s for age_s in (evidence.newest_age_s, evidence.failed_age_s) if age_s is not None]
     return bool(ages) and min(ages) > max(RECENT_S, policy.check_interval_s)
@@ -148,8 +142,8 @@ def _spared(evidence: Evidence, policy: Policy, baseline: Baseline) -> str:
     return ""
 
 
-def _cause(found: tuple[Reason, ...], evidence: Evidence) -> str:
+def _cause(reasons: tuple[Reason, ...], evidence: Evidence) -> str:
     """The cause in one word: the kind of most errors, or without errors the first detector that fired."""
     if evidence.kinds:
         return max(evidence.kinds, key=lambda kind: (evidence.kinds[kind], kind))
-    return found[0].rule
+    return reasons[0].rule

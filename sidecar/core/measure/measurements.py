@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from sidecar.client.success_rate import SuccessHistory
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Load, Report, Results, Sample
 from sidecar.core.explain.samples import Samples
-from sidecar.core.measure.outlier import OwnUsual
+from sidecar.core.measure.usual import OwnUsual
 from sidecar.core.measure.window import RequestResults, RollingCounts
 from sidecar.core.types import Evidence
 

@@ -132,8 +132,8 @@ class RollingCounts:
         """Age in whole seconds of the newest bucket that holds something, or ``key``."""
         if self.current and (key is None or self.current.get(key)):
             return 0
-        held = (bucket.second for bucket in reversed(self._past) if key is None or bucket.counts.get(key))
-        newest_s = next(held, None)
+        seconds = (bucket.second for bucket in reversed(self._past) if key is None or bucket.counts.get(key))
+        newest_s = next(seconds, None)
         return None if newest_s is None else self._now_s - newest_s
 
     def _buckets(self) -> Iterator[_Bucket]:

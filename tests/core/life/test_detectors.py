@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harness.cases import cases
 from harness.strategies import built
 from sidecar.core.life.detectors import judge
-from sidecar.core.measure.outlier import Baseline, FleetUsual, Rates
+from sidecar.core.measure.usual import Baseline, FleetUsual, Rates
 from sidecar.core.types import Evidence, Policy, Verdict
 
 
