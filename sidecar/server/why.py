@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs
 
@@ -16,7 +17,7 @@ from aiohttp import hdrs
 from sidecar.actions.actuator import ActionResult
 from sidecar.client.redaction import redacted
 from sidecar.config.settings import SHADOW
-from sidecar.core.claims import Denied, Fleet, Granted, Unknown
+from sidecar.core.claims import Denied, Fleet, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, ErrorSample
 from sidecar.core.fleet import members as fleet_members
@@ -41,39 +42,30 @@ MOST_EVENTS: Final = 50
 
 
 class WhyIdentity(NamedTuple):
-    """Values that never change in a process. ``runbook_url``: the beginning of links to runbooks, or empty.
-
-    ``alone``: what it means that there is no shared store, or empty.
-    """
+    """Values that never change in a process."""
 
     service: str
     instance: str
     mode: str
     error_limit: int
-    runbook_url: str = ""
-    alone: str = ""
+    runbook_url: str = ""  # the beginning of links to runbooks, or empty
+    alone: str = ""  # what it means that there is no shared store; empty if there is one
 
 
 class WhySources(NamedTuple):
-    """The sources of all other values.
-
-    ``entries(since)``: those of the ledger that this sidecar has kept, ``counts``: all since it started, by word and
-    reason. ``heard_s``: the age of ``fleet`` in seconds. ``local_hold``: a hold that the shared store does not know.
-    ``leaving(limit)``: as in ``RollingCounts``. ``samples``: the errors of this incarnation. ``action``: how the last
-    action ended, if there was one. ``warnings``: what is wrong around the sidecar, in sentences.
-    """
+    """The sources of all other values."""
 
     snapshot: Callable[[], Snapshot]
-    entries: Callable[[float], Sequence[Entry]]
-    counts: Mapping[tuple[str, str], int]
+    entries: Callable[[float], Sequence[Entry]]  # those of the ledger since a Unix second that this sidecar has kept
+    counts: Mapping[tuple[str, str], int]  # all entries since it started, by word and reason
     fleet: Callable[[], Fleet | None]
-    heard_s: Callable[[], float]
-    local_hold: Callable[[], Hold | None]
-    leaving: Callable[[int], tuple[int, int]]
-    samples: Callable[[], Iterable[ErrorSample]]
+    heard_s: Callable[[], float]  # the age of ``fleet`` in seconds
+    local_hold: Callable[[], Hold | None]  # a hold that the shared store does not know
+    leaving: Callable[[int], tuple[int, int]]  # as in ``RollingCounts``
+    samples: Callable[[], Iterable[ErrorSample]]  # the errors of this incarnation
     wall: Callable[[], float]
-    action: Callable[[], ActionResult | None] = lambda: None
-    warnings: Callable[[], list[str]] = list
+    action: Callable[[], ActionResult | None] = lambda: None  # how the last one ended
+    warnings: Callable[[], list[str]] = list  # what is wrong around the sidecar, in sentences
 
 
 class Why:
@@ -101,62 +93,60 @@ class Why:
 
     def value(self) -> dict[str, Any]:
         """The public answer as JSON values; times are Unix seconds, durations seconds."""
-        value = self._value(self._from.snapshot(), self._from.fleet())
-        value["incarnation"] = None
-        return value
+        return self._value(self._from.snapshot())
 
     def local(self) -> dict[str, Any]:
         """The local answer: the same, and what the app has written."""
-        seen = self._from.snapshot()
-        value = self._value(seen, self._from.fleet())
-        cull = seen.last_cull
-        offset = seen.unix - seen.now
-        latch, result = seen.container.latch, self._from.action()
-        is_culled = cull is not None and latch is not None and latch.claim_id == cull.claim_id
+        snapshot, action = self._from.snapshot(), self._from.action()
+        container, cull = snapshot.container, snapshot.last_cull
+        is_culled = cull is not None and container.latch is not None and container.latch.claim_id == cull.claim_id
         samples = cull.samples if cull and is_culled else self._from.samples()
+        offset = snapshot.unix - snapshot.now
         return {
-            **value,
-            "samples": [_sample(each, offset) for each in samples],
+            **self._value(snapshot),
+            "incarnation": container.life,
+            "samples": [_sample(sample, offset) for sample in samples],
             "capture": cull.capture if cull else None,
-            "action": result and {**result._asdict(), "at": round(result.at, 3)},
+            "action": action and {**action._asdict(), "at": round(action.at, 3)},
             "warnings": self._from.warnings(),
         }
 
-    def _value(self, seen: Snapshot, fleet: Fleet | None) -> dict[str, Any]:
-        held = (fleet.hold if fleet else None) or self._from.local_hold()
-        container, unix, own = seen.container, self._from.wall(), self._identity
-        answered_at = seen.unix_of(container.answered_at)
+    def _value(self, snapshot: Snapshot) -> dict[str, Any]:
+        own, fleet, unix = self._identity, self._from.fleet(), self._from.wall()
+        container, verdict = snapshot.container, snapshot.container.verdict
+        hold = (fleet.hold if fleet else None) or self._from.local_hold()
+        answered_at = snapshot.unix_of(container.answered_at)
         age_s = max(0.0, unix - answered_at)
-        outlook = Outlook(unix, self._from.leaving(own.error_limit), age_s, held)
+        outlook = Outlook(unix, self._from.leaving(own.error_limit), age_s, hold)
         return {
             "service": own.service,
             "instance": own.instance,
-            "incarnation": container.life,
+            "incarnation": None,
             "mode": own.mode,
-            "would": _would(self._from.counts, self._began_at, seen, unix) if own.mode == SHADOW else None,
+            "would": _would(self._from.counts, self._began_at, snapshot, unix) if own.mode == SHADOW else None,
             "alone": own.alone,
             "state": container.state,
-            "since": round(seen.unix_of(container.since), 3),
+            "since": round(snapshot.unix_of(container.since), 3),
             "at": round(unix, 3),
-            "health": {"haproxy": seen.presented.haproxy_up, "nomad": seen.presented.nomad_up},
-            "weight": seen.share,
-            "soft_drained": seen.is_soft_drained and seen.enforce,
-            "sentence": _sentence(seen, own.error_limit),
-            "spared": container.verdict.spared if container.verdict else "",
-            "rules": [reason._asdict() for reason in container.verdict.reasons] if container.verdict else [],
-            "window": _window(seen, own.error_limit),
+            "health": {"haproxy": snapshot.presented.haproxy_up, "nomad": snapshot.presented.nomad_up},
+            "weight": snapshot.share,
+            "soft_drained": snapshot.is_soft_drained and snapshot.enforce,
+            "sentence": _sentence(snapshot, own.error_limit),
+            "spared": verdict.spared if verdict else "",
+            "rules": [reason._asdict() for reason in verdict.reasons] if verdict else [],
+            "window": _window(snapshot, own.error_limit),
             "claim": _claim(container, age_s, answered_at),
             "budget": _budget(container, answered_at, fleet, unix - self._from.heard_s()),
-            "fleet": {**fleet_members.fleet_json(fleet), "hold": fleet_members.hold_json(held)} if fleet else None,
-            "hold": fleet_members.hold_json(held),
-            "remedies": list(remedies(seen, outlook)),
+            "fleet": {**fleet_members.fleet_json(fleet), "hold": fleet_members.hold_json(hold)} if fleet else None,
+            "hold": fleet_members.hold_json(hold),
+            "remedies": list(remedies(snapshot, outlook)),
             "history": _history(self._from.entries(0.0), own.instance),
             "runbook": _runbook(own.runbook_url, container),
         }
 
 
-def _sentence(seen: Snapshot, error_limit: int) -> str:
-    container, evidence = seen.container, seen.evidence
+def _sentence(snapshot: Snapshot, error_limit: int) -> str:
+    container, evidence = snapshot.container, snapshot.evidence
     if not container.haproxy_up:
         return why_down(container)
     if container.state is State.STARTING:
@@ -172,7 +162,7 @@ def _sentence(seen: Snapshot, error_limit: int) -> str:
     return judged or f"in service: {evidence.errors} server errors in {evidence.window_s} s{limit}"
 
 
-def _would(counts: Mapping[tuple[str, str], int], began_at: float, seen: Snapshot, unix: float) -> dict[str, Any]:
+def _would(counts: Mapping[tuple[str, str], int], began_at: float, snapshot: Snapshot, unix: float) -> dict[str, Any]:
     """What enforcing would have done to this container since the sidecar started, and its weight now."""
 
     def total(word: str) -> int:
@@ -184,18 +174,18 @@ def _would(counts: Mapping[tuple[str, str], int], began_at: float, seen: Snapsho
         "culls": total("would_cull"),
         "recovered": total("would_recover"),
         "tokens": total("granted"),
-        "weight": seen.would_share,
-        "soft_drained": seen.is_soft_drained,
+        "weight": snapshot.would_share,
+        "soft_drained": snapshot.is_soft_drained,
         "refusals": {reason: number for (what, reason), number in sorted(counts.items()) if what == "denied"},
     }
 
 
-def _window(seen: Snapshot, error_limit: int) -> dict[str, Any]:
-    evidence = seen.evidence
+def _window(snapshot: Snapshot, error_limit: int) -> dict[str, Any]:
+    evidence = snapshot.evidence
     return {
         "seconds": evidence.window_s,
         "errors": evidence.errors,
-        "usual": round(seen.baseline.usual(evidence).errors, 2),
+        "usual": round(snapshot.baseline.usual(evidence).errors, 2),
         "limit": error_limit,
         "kinds": evidence.kinds,
         "levels": evidence.levels,
@@ -220,13 +210,11 @@ def _claim(container: Container, age_s: float, answered_at: float) -> dict[str, 
 
 def _budget(container: Container, answered_at: float, fleet: Fleet | None, heard_at: float) -> dict[str, Any] | None:
     """Tokens by the last clear answer to a claim or to a beat: under a known hold the sidecar sends no claims."""
-    answer = container.answer
-    counts: Granted | Denied | Fleet | None = None if isinstance(answer, Unknown) else answer
-    at = answered_at
-    if fleet is not None and fleet.capacity and (not counts or not counts.capacity or at < heard_at):
-        counts, at = fleet, heard_at
-    if counts is None or not counts.capacity:
+    answers = ((answered_at, container.answer), (heard_at, fleet))
+    clear = [(at, answer) for at, answer in answers if answer and not isinstance(answer, Unknown) and answer.capacity]
+    if not clear:
         return None
+    at, counts = max(clear, key=itemgetter(0))
     left = max(0, counts.capacity - counts.used)
     return {"used": counts.used, "capacity": counts.capacity, "left": left, "at": round(at, 3)}
 
