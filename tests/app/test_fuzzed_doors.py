@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import fuzz
-from harness.local_http import serving
-from harness.public_door import place_of
+from harness.listeners import serving
 from harness.raw_http import Observed, RawConnection, post
+from sidecar.config.addresses import split
 from sidecar.config.selectors import parse_selectors
 from sidecar.config.syntax import KIND
 from sidecar.core.app_reports import ErrorReport, Report, Results
@@ -106,7 +106,7 @@ async def _until(is_done: Callable[[], bool]) -> None:
 
 def _answers(server: PublicServer, data: bytes, chance: Random) -> bytes:
     """All that a client of the public listener gets that sends this, and then sends no more."""
-    with socket.create_connection(place_of(server)) as client:
+    with socket.create_connection(split(server.addresses[0])) as client:
         for piece in fuzz.pieces(data, chance, SIZES):
             with suppress(OSError):
                 client.sendall(piece)

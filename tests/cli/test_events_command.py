@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.local_http import serving
+from harness.listeners import serving
 from harness.ports import free_port
 from harness.raw_http import Observed
 from harness.rule_fleet import run

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
+from sidecar.config.addresses import split
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -67,13 +69,13 @@ class RawConnection:
         self._writer = writer
 
     @classmethod
-    async def to(cls, listener: HasAddresses) -> Self:
-        """Connect to the first of the listener's addresses."""
-        address = listener.addresses[0]
+    async def to(cls, listener: HasAddresses, *, source: str | None = None, at: int = 0, **options: Any) -> Self:
+        """Connect to the listener's address number ``at``, from the address ``source``; ``options`` are asyncio's."""
+        address = listener.addresses[at]
         if address.startswith("/"):
             return cls(*await asyncio.open_unix_connection(address))
-        host, _, port = address.rpartition(":")
-        return cls(*await asyncio.open_connection(host, int(port)))
+        local = (source, 0) if source else None
+        return cls(*await asyncio.open_connection(*split(address), local_addr=local, **options))
 
     async def __aenter__(self) -> Self:
         return self

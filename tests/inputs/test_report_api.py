@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.local_http import serving
+from harness.listeners import serving
 from harness.raw_http import Observed, RawConnection, chunked, get, post
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Load, Report, Results
 from sidecar.core.claims import Answer, Denied, Granted, Unknown

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.certificates import Authority, certificate, client_context
-from harness.public_door import connect, place_of, public_door, up
+from harness.listeners import public_door, up
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
+from sidecar.config.addresses import split
 from sidecar.net.credential_files import KeyPair
 from sidecar.net.tls import ServerTls, client_ca_problem, problem
 from sidecar.server import public
@@ -105,12 +106,12 @@ def observed() -> Observed:
 
 
 async def _connect(server: PublicServer, context: ssl.SSLContext | None = None) -> RawConnection:
-    return await connect(server, context=context or client_context())
+    return await RawConnection.to(server, ssl=context or client_context())
 
 
 async def _shown(server: PublicServer) -> bytes | None:
     """The certificate that the listener shows, in DER."""
-    reader, writer = await asyncio.open_connection(*place_of(server), ssl=client_context())
+    reader, writer = await asyncio.open_connection(*split(server.addresses[0]), ssl=client_context())
     shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
     await writer.wait_closed()
@@ -396,7 +397,7 @@ async def test_last_answer_ends_with_the_notice_that_nothing_is_cut_off(
             return b"".join(iter(lambda: client.recv(65_536), b""))
 
     async with public_door(observed, tls=files.tls()) as server:
-        answer = await asyncio.to_thread(ask, place_of(server))
+        answer = await asyncio.to_thread(ask, split(server.addresses[0]))
     assert answer.startswith(b"HTTP/1.1 ")
     assert answer.count(b"HTTP/1.1 ") == 1
 
@@ -417,7 +418,7 @@ async def test_handshakes_that_one_address_does_not_finish_keep_no_other_out(
         kept = await held.enter_async_context(await _connect(server))
         assert (await kept.ask(UP)).status == 200
         for _ in range(200):
-            attacker = await held.enter_async_context(await connect(server, "127.0.0.2"))
+            attacker = await held.enter_async_context(await RawConnection.to(server, source="127.0.0.2"))
             await attacker.send(hello)
         await eventually(lambda: len(observed.words) >= 161, timeout_s=60, what="they take each other's places")
         assert server.connected == 40
@@ -432,7 +433,7 @@ async def test_handshake_has_its_time_and_no_more(
 ) -> None:
     monkeypatch.setattr(public, "SWEEP_S", 0.01)
     monkeypatch.setattr(public, "SLOW_S", 0.05)
-    async with public_door(observed, tls=files.tls()) as server, await connect(server) as client:
+    async with public_door(observed, tls=files.tls()) as server, await RawConnection.to(server) as client:
         await client.send(_hello())
         assert (await client.rest())[:1] == b"\x16", "the server's part of the handshake"
     assert (observed.words, observed.failures) == (["handshake"], [])
@@ -441,7 +442,7 @@ async def test_handshake_has_its_time_and_no_more(
 async def test_client_that_has_gone_before_its_handshake_does_no_harm(files: Files, observed: Observed) -> None:
     async with public_door(observed, tls=files.tls()) as server:
         for hello in (b"", _hello()) * 10:
-            with socket.create_connection(place_of(server)) as leaving:
+            with socket.create_connection(split(server.addresses[0])) as leaving:
                 leaving.sendall(hello)
                 leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         async with await _connect(server) as client:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.public_door import own_address
+from harness.listeners import own_address
 from sidecar.core.claims import Granted
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Snapshot, start

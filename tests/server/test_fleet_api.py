@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from harness.local_http import serving
+from harness.listeners import serving
 from harness.raw_http import Answer, Observed, RawConnection, get
 from harness.server_group import StubBudget
 from harness.waiting import eventually

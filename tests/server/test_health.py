@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.public_door import connect, public_door
-from harness.raw_http import Observed, get
+from harness.listeners import public_door
+from harness.raw_http import Observed, RawConnection, get
 from sidecar.core.claims import Granted
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Snapshot, start
@@ -232,7 +232,7 @@ def _pages(polls: health.Health) -> Callable[[PublicRequest], PublicAnswer]:
 async def test_head_is_get_without_the_body(container: Container) -> None:
     controller, observed = Controller(container), Observed()
     answer_to = _pages(controller.health())
-    async with public_door(observed, answer_to) as server, await connect(server) as client:
+    async with public_door(observed, answer_to) as server, await RawConnection.to(server) as client:
         for path in PATHS:
             whole = await client.ask(get(path))
             head = await client.ask(get(path, method="HEAD"))
@@ -253,7 +253,7 @@ async def test_head_is_get_without_the_body(container: Container) -> None:
 async def test_haproxy_is_answered_as_it_asks(request_: bytes) -> None:
     controller = Controller(DRAINING)
     answer_to = _pages(controller.health())
-    async with public_door(Observed(), answer_to) as server, await connect(server) as client:
+    async with public_door(Observed(), answer_to) as server, await RawConnection.to(server) as client:
         assert (await client.ask(request_)).status == 503
         assert await client.rest() == b""
     assert controller.polls == [("/health/haproxy", 503)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.local_http import serving
+from harness.listeners import serving
 from harness.raw_http import Observed, RawConnection, get
 from sidecar.core.claims import Unknown
 from sidecar.core.explain import reasons

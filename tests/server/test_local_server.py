@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.certificates import Authority, certificate, client_context
-from harness.local_http import serving
+from harness.listeners import serving
 from harness.raw_http import Observed, RawConnection, get, post
 from harness.waiting import eventually
 from sidecar.net import web
@@ -277,8 +277,7 @@ def tls(pair: KeyPair) -> ServerTls:
 
 
 async def _over_tls(server: LocalServer) -> RawConnection:
-    host, _, port = server.addresses[0].rpartition(":")
-    return RawConnection(*await asyncio.open_connection(host, int(port), ssl=client_context()))
+    return await RawConnection.to(server, ssl=client_context())
 
 
 async def test_tcp_speaks_tls_with_the_newest_certificate_and_the_unix_socket_does_not(
@@ -295,7 +294,7 @@ async def test_tcp_speaks_tls_with_the_newest_certificate_and_the_unix_socket_do
             shown = wire._writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
             assert shown == certificate(renewed.cert)
             assert (await wire.ask(post("/errors"))).status == 200
-        async with RawConnection(*await asyncio.open_unix_connection(server.addresses[1])) as wire:
+        async with await RawConnection.to(server, at=1) as wire:
             assert (await wire.ask(post("/errors"))).status == 200
     assert observed == Observed()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.local_http import serving
+from harness.listeners import serving
 from harness.raw_http import Answer, Observed, RawConnection, get, post
 from harness.server_group import StubBudget
 from sidecar.core.explain import reasons

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.local_http import serving
+from harness.listeners import serving
 from harness.raw_http import Answer, Observed, RawConnection, get, post
 from harness.waiting import eventually
 from sidecar.core.claims import Answer as Reply

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from harness.public_door import connect, own_address, place_of, public_door, up
+from harness.listeners import own_address, public_door, up
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
+from sidecar.config.addresses import split
 from sidecar.net import listening
 from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.server import public
@@ -40,7 +41,7 @@ def _big(request: PublicRequest) -> PublicAnswer:
 
 
 async def _is_up(server: PublicServer) -> bool:
-    async with await connect(server) as client:
+    async with await RawConnection.to(server) as client:
         return (await client.ask(UP)).body == b"up\n"
 
 
@@ -76,7 +77,7 @@ async def test_request_is_answered_in_any_pieces_and_the_connection_kept_as_the_
         for pieces in ([request_], [request_[:-1], request_[-1:]], [bytes([byte]) for byte in request_[:300]]):
             if b"".join(pieces) != request_:
                 continue
-            async with await connect(server) as client:
+            async with await RawConnection.to(server) as client:
                 for piece in pieces:
                     await client.send(piece)
                 answer = await client.answer(to_head=request_.startswith(b"HEAD"))
@@ -138,7 +139,7 @@ async def test_request_is_refused_with_a_sentence_that_reaches_a_client_which_st
     observed: Observed, word: str, request_: bytes, first: bytes
 ) -> None:
     async with public_door(observed) as server:
-        async with await connect(server) as client:
+        async with await RawConnection.to(server) as client:
             if first:
                 assert (await client.ask(first)).status == 200
             sending = asyncio.create_task(client.send(request_))
@@ -157,7 +158,7 @@ async def test_request_is_refused_with_a_sentence_that_reaches_a_client_which_st
 async def test_what_is_sent_behind_a_request_ends_the_connection_after_its_answer(observed: Observed) -> None:
     async with public_door(observed) as server:
         for more in (UP, UP * 1_000, b"G", b"\x16\x03\x01"):
-            async with await connect(server) as client:
+            async with await RawConnection.to(server) as client:
                 sending = asyncio.create_task(client.send(UP + more))
                 answer = await client.answer()
                 assert (answer.status, answer.headers["connection"]) == (200, "close")
@@ -172,7 +173,7 @@ async def test_failure_of_an_answer_is_reported_and_its_text_is_for_us_alone(obs
             return up(request)
         raise TimeoutError("secret")
 
-    async with public_door(observed, fail) as server, await connect(server) as client:
+    async with public_door(observed, fail) as server, await RawConnection.to(server) as client:
         answer = await client.ask(get("/boom"))
         assert (answer.status, answer.error) == (500, "the sidecar failed to answer, see its log")
         assert (await client.ask(UP)).status == 200
@@ -230,7 +231,7 @@ async def test_client_has_ten_seconds_and_between_two_requests_75(
 ) -> None:
     waits_for, word = expected
     monkeypatch.setattr(public, "SWEEP_S", 0.01)
-    async with public_door(observed, _big) as server, await connect(server) as client:
+    async with public_door(observed, _big) as server, await RawConnection.to(server) as client:
         await does(client)
         await eventually(lambda: server.connected, timeout_s=60, what="it is accepted")
         monkeypatch.setattr(public, patience, -1.0)
@@ -247,7 +248,7 @@ async def test_client_has_ten_seconds_and_between_two_requests_75(
 async def test_trickled_bytes_are_no_sign_of_life(observed: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(public, "SWEEP_S", 0.01)
     monkeypatch.setattr(public, "SLOW_S", 0.1)
-    async with public_door(observed) as server, await connect(server) as client:
+    async with public_door(observed) as server, await RawConnection.to(server) as client:
         await client.send(UP[:-2] + b"X-Slow: ")
 
         while not client.ended:
@@ -263,7 +264,7 @@ async def test_client_that_reads_late_gets_the_whole_answer_and_then_the_next(ob
         asked.append(request.path)
         return _big(request)
 
-    async with public_door(observed, note) as server, await connect(server) as client:
+    async with public_door(observed, note) as server, await RawConnection.to(server) as client:
         client.stops_reading()
         await client.send(get("/big"))
         await eventually(lambda: asked, timeout_s=60, what="it is asked")
@@ -285,11 +286,11 @@ async def test_next_connection_takes_the_place_of_the_one_that_is_silent_for_lon
     async with public_door(observed, most=10) as server, AsyncExitStack() as held:
         clients = []
         for _ in range(8):
-            clients.append(await held.enter_async_context(await connect(server)))
+            clients.append(await held.enter_async_context(await RawConnection.to(server)))
             assert (await clients[-1].ask(UP)).headers["connection"] == "keep-alive"
         assert (await clients[0].ask(UP)).status == 200  # now the second has been silent for longest
         for _ in range(3):
-            await held.enter_async_context(await connect(server))
+            await held.enter_async_context(await RawConnection.to(server))
         assert await clients[1].rest() == b""
         for client in (clients[0], *clients[2:]):
             assert (await client.ask(UP)).headers["connection"] == "close", "ten of ten are open"
@@ -298,13 +299,13 @@ async def test_next_connection_takes_the_place_of_the_one_that_is_silent_for_lon
 
 async def test_connections_of_one_address_take_no_place_of_another(observed: Observed) -> None:
     async with public_door(observed, most=10) as server, AsyncExitStack() as held:
-        honest = await held.enter_async_context(await connect(server))
+        honest = await held.enter_async_context(await RawConnection.to(server))
         assert (await honest.ask(UP)).status == 200
         for _ in range(50):
-            await held.enter_async_context(await connect(server, "127.0.0.2"))
+            await held.enter_async_context(await RawConnection.to(server, source="127.0.0.2"))
         await eventually(lambda: len(observed.words) == 41, timeout_s=60, what="the others take their own places")
         assert (await honest.ask(UP)).status == 200
-        async with await connect(server, "127.0.0.3") as new:
+        async with await RawConnection.to(server, source="127.0.0.3") as new:
             assert (await new.ask(UP)).status == 200
     assert {*observed.words} == {"crowded"}
 
@@ -333,12 +334,12 @@ async def test_without_a_free_descriptor_the_silent_one_gives_its_own(
 ) -> None:
     monkeypatch.setattr(listening, "NO_DESCRIPTOR_S", pause_s)
     async with public_door(observed) as server, AsyncExitStack() as held:
-        silent = await held.enter_async_context(await connect(server))
+        silent = await held.enter_async_context(await RawConnection.to(server))
         await eventually(lambda: server.connected, timeout_s=60, what="it is accepted")
         with closing(socket.socket()) as late:
             late.settimeout(0)
             with _no_free_descriptor():
-                await asyncio.get_running_loop().sock_connect(late, place_of(server))
+                await asyncio.get_running_loop().sock_connect(late, split(server.addresses[0]))
                 await eventually(lambda: observed.words, timeout_s=60, what="it makes room")
                 for _ in range(3 * is_paused):
                     server.turn()
@@ -360,15 +361,14 @@ async def test_connection_from_elsewhere_is_closed_unread_and_counted(observed: 
     async with public_door(observed, gate=gate) as server:
         await server.open_tcp(own, 0)
         for number in range(1, 30):
-            async with await connect(server, own) as stranger:
+            async with await RawConnection.to(server, source=own) as stranger:
                 await stranger.send(UP)
                 assert await stranger.rest() == b""
             assert observed.words == ["address"] * number
-        with socket.create_connection(place_of(server)) as leaving:
+        with socket.create_connection(split(server.addresses[0])) as leaving:
             leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         assert await _is_up(server)
-        host, _, port = server.addresses[1].rpartition(":")
-        async with RawConnection(*await asyncio.open_connection(host, int(port), local_addr=(own, 0))) as known:
+        async with await RawConnection.to(server, at=1, source=own) as known:
             assert (await known.ask(UP)).status == 200
     assert len(observed.words) == 29
 
@@ -376,7 +376,7 @@ async def test_connection_from_elsewhere_is_closed_unread_and_counted(observed: 
 async def test_addresses_of_both_families_are_written_as_in_a_url(observed: Observed) -> None:
     async with public_door(observed) as server:
         with pytest.raises(OSError, match="in use"):
-            await server.open_tcp(*place_of(server))
+            await server.open_tcp(*split(server.addresses[0]))
         try:
             await server.open_tcp("::1", 0)
         except OSError:
@@ -384,7 +384,7 @@ async def test_addresses_of_both_families_are_written_as_in_a_url(observed: Obse
         four, six = server.addresses
         assert four.startswith("127.0.0.1:")
         assert six.startswith("[::1]:")
-        async with RawConnection(*await asyncio.open_connection("::1", int(six.rpartition(":")[2]))) as client:
+        async with await RawConnection.to(server, at=1) as client:
             assert (await client.ask(UP)).status == 200
 
 
@@ -398,7 +398,7 @@ async def test_work_that_holds_the_loop_may_let_the_listener_answer_in_between(
     monkeypatch.setattr(public, "BETWEEN_S", pause_s)
     async with public_door(observed) as server:
         server.turn()
-        with closing(socket.create_connection(place_of(server))) as client:
+        with closing(socket.create_connection(split(server.addresses[0]))) as client:
             client.sendall(UP)
             for _ in range(2):  # the loop has no turn meanwhile
                 server.turn_between()
@@ -415,7 +415,7 @@ async def test_turn_ends_in_time_and_the_next_one_goes_on(observed: Observed, mo
         return up(request)
 
     async with public_door(observed, note) as server, AsyncExitStack() as held:
-        clients = [held.enter_context(closing(socket.create_connection(place_of(server)))) for _ in range(5)]
+        clients = [held.enter_context(closing(socket.create_connection(split(server.addresses[0])))) for _ in range(5)]
         server.turn()
         for client in clients:
             client.sendall(UP)
@@ -428,14 +428,14 @@ async def test_turn_ends_in_time_and_the_next_one_goes_on(observed: Observed, mo
 
 async def test_close_ends_every_connection_and_stop_only_the_listening_socket(observed: Observed) -> None:
     async with public_door(observed, _big) as server, AsyncExitStack() as held:
-        silent, kept, unread = [await held.enter_async_context(await connect(server)) for _ in range(3)]
+        silent, kept, unread = [await held.enter_async_context(await RawConnection.to(server)) for _ in range(3)]
         assert (await kept.ask(UP)).status == 200
         unread.stops_reading()
         await unread.send(get("/big"))
         await eventually(lambda: server.connected == 3, timeout_s=60, what="all are accepted")
         server.stop()
         with pytest.raises(ConnectionRefusedError):
-            await connect(server)
+            await RawConnection.to(server)
         assert (await kept.ask(UP)).status == 200
         await server.close()
         assert await kept.rest() == await silent.rest() == b""

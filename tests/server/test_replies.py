@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 
 import pytest
 
-from harness.local_http import serving
+from harness.listeners import serving
 from harness.raw_http import Observed, RawConnection, get
 from harness.server_group import StubBudget
 from harness.waiting import eventually

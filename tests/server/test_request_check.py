@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.local_http import serving
+from harness.listeners import serving
 from harness.raw_http import Observed, RawConnection, get, post
 from harness.virtual_time import in_virtual_time, settle
 from harness.waiting import eventually

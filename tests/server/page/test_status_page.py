@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.local_http import serving
+from harness.listeners import serving
 from harness.raw_http import Observed, RawConnection, get
 from sidecar.server.page import status_page
 from sidecar.server.page.status_page import FILES, POLICY

@@ -1,4 +1,4 @@
-"""A public listener in this process, and connections to it, also from another address than loopback."""
+"""A listener in this process, local or public: AssertionError at its end when asyncio reported an exception."""
 
 from __future__ import annotations
 
@@ -10,17 +10,39 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.raw_http import RawConnection
 from sidecar.net.http_error import HttpError
+from sidecar.server.local_server import LocalServer
 from sidecar.server.public import PublicServer
 from sidecar.server.public_http import PublicAnswer
+from sidecar.server.request_check import RequestCheck
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncIterator, Callable
 
     from harness.raw_http import Observed
+    from sidecar.net.web import Routes
     from sidecar.server.public_http import PublicRequest
+    from sidecar.server.request_check import Authorize
+
+
+@asynccontextmanager
+async def serving(
+    routes: Routes,
+    observed: Observed,
+    path: str | None = None,
+    *,
+    authorize: Authorize | None = None,
+    is_remote: bool = False,
+    **options: Any,
+) -> AsyncIterator[LocalServer]:
+    """A local listener over these routes named ``listener``, on loopback or on the unix socket ``path``."""
+    check = RequestCheck(authorize, is_remote=is_remote)
+    server = LocalServer(
+        "listener", routes, check, on_refusal=observed.refused, on_failure=observed.failures.append, **options
+    )
+    await (server.open_unix(path) if path else server.open_tcp("127.0.0.1", 0))
+    async with _open(server, observed):
+        yield server
 
 
 def up(request: PublicRequest) -> PublicAnswer:
@@ -34,28 +56,21 @@ def up(request: PublicRequest) -> PublicAnswer:
 async def public_door(
     observed: Observed, answer_to: Callable[[PublicRequest], PublicAnswer] = up, **options: Any
 ) -> AsyncIterator[PublicServer]:
-    """An open public listener on loopback. AssertionError at the end when asyncio reported an exception."""
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: observed.unhandled.append(context))
+    """A public listener on loopback."""
     server = PublicServer(answer_to, on_refusal=observed.refused, on_failure=observed.failures.append, **options)
     await server.open_tcp("127.0.0.1", 0)
-    try:
+    async with _open(server, observed):
         yield server
+
+
+@asynccontextmanager
+async def _open(server: LocalServer | PublicServer, observed: Observed) -> AsyncIterator[None]:
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: observed.unhandled.append(context))
+    try:
+        yield
     finally:
         await server.close()
     assert not observed.unhandled, observed.unhandled
-
-
-def place_of(server: PublicServer) -> tuple[str, int]:
-    """Host and port."""
-    host, _, port = server.addresses[0].rpartition(":")
-    return host, int(port)
-
-
-async def connect(
-    server: PublicServer, source: str = "127.0.0.1", context: ssl.SSLContext | None = None
-) -> RawConnection:
-    """A connection from the address ``source``."""
-    return RawConnection(*await asyncio.open_connection(*place_of(server), local_addr=(source, 0), ssl=context))
 
 
 _ELSEWHERE = ("203.0.113.1", 9)
