@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -14,6 +12,8 @@ from harness.sidecar import AT_ONCE, Setting, Sidecar
 from harness.waiting import wait_for
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.children import StartSidecar
     from harness.redis_server import RedisServer
 
@@ -60,24 +60,6 @@ def test_command_restarts_the_app_and_the_sidecar_says_so(
     one.post_error(1, app_start="life-2")
     one.await_health(200, "/health/nomad")
     wait_for(lambda: _entries(one, "acted"), timeout_s=60, what="it is in the ledger")
-
-
-def test_sidecar_that_was_killed_in_the_drain_asks_when_it_is_back(
-    sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path
-) -> None:
-    script, asked = run_dir / "restart", run_dir / "asked"
-    script.write_text(f"#!/bin/sh\necho asked >> {asked}\n")
-    script.chmod(0o700)
-    settings: dict[str, Setting] = {**CULL, "drain": "2s", "action": "command", "action_command": str(script)}
-    one = sidecar("one", redis_url=redis_server.url, **settings)
-    one.post_error(5)
-    saved = Path(str(one.settings["state_dir"]))
-    wait_for(lambda: any('"latch": {' in file.read_text() for file in saved.glob("*.json")), timeout_s=60, what="saved")
-    one.kill()
-    ended = time.time() + 2
-    wait_for(lambda: time.time() > ended, timeout_s=60, what="the drain is over")
-    one.start()
-    wait_for(asked.exists, timeout_s=60, what="the command has run")
 
 
 @pytest.mark.site

@@ -68,11 +68,13 @@ def test_killed_with_an_outstanding_claim_it_comes_back_up_and_asks_with_the_sam
 
 
 @pytest.mark.redis
-def test_killed_while_draining_it_finishes_the_drain_and_goes_down(
-    sidecar: StartSidecar, redis_server: RedisServer
+def test_killed_while_draining_it_finishes_the_drain_goes_down_and_acts(
+    sidecar: StartSidecar, redis_server: RedisServer, run_dir: Path
 ) -> None:
     """The drain lasts as long as the app has requests in flight."""
-    one = sidecar("one", **{**AT_ONCE, "drain": "5m"}, redis_url=redis_server.url)
+    acted = run_dir / "acted"
+    action: dict[str, Setting] = {"action": "command", "action_command": f"touch {acted}"}
+    one = sidecar("one", **{**AT_ONCE, "drain": "5m"}, **action, redis_url=redis_server.url)
     one.post_error(5, kind="redis")
     wait_for(lambda: _latched(one), timeout_s=60, what="the latch is on disk")
     one.kill()
@@ -88,6 +90,7 @@ def test_killed_while_draining_it_finishes_the_drain_and_goes_down(
     wait_for(is_down_when_idle, timeout_s=60, what="the app is idle, and the drain over")
     assert one.health("/health/nomad")[0] == 503
     assert redis_server.cli("ZCARD", GRANTS) == 1
+    wait_for(acted.exists, timeout_s=60, what="the command has run")
 
 
 def _latched(one: Sidecar) -> bool:
