@@ -99,15 +99,15 @@ def _escaped(sentence: str) -> str:
 
 
 def head(figures: FleetReport) -> list[str]:
-    """The service and the time, the containers that the report covers, and what enforce mode would have done."""
+    """The service and the time, and the containers that the report covers unless it covers all."""
     service = plain(figures.service) or "the service"
     title = f"{service}: {_period(figures.until - figures.since)} until {_moment(figures.until)}"
-    return [title, *filter(None, (_part(figures), _shadow(figures)))]
+    return [title, *filter(None, [_part(figures)])]
 
 
 def rows(figures: FleetReport) -> Iterator[tuple[str, str]]:
     """A label and a sentence for each number that matters; without a label it belongs to the one above."""
-    if figures.mode == SHADOW:
+    if figures.mode == SHADOW or figures.would_culls:
         yield "enforcing", _enforcing(figures)
     by_order = f" ({figures.ordered} by order)" if figures.ordered else ""
     yield "culls", f"{figures.culls}{by_order}: {_outcomes(*figures.causes)}" if figures.culls else "none"
@@ -138,23 +138,17 @@ def _part(figures: FleetReport) -> str:
     return f"only the {percent} % that enforce; ask one of the others, in shadow mode, too" if is_rollout else ""
 
 
-def _shadow(figures: FleetReport) -> str:
-    """What enforce mode would have done; empty where nothing runs in shadow mode."""
-    if figures.mode != SHADOW and not figures.would_culls:
-        return ""
-    recovered = f", {figures.would_recover or 'none'} of them recovered without it" if figures.would_culls else ""
-    period, culled = _period(figures.until - figures.since), figures.would_culls or "none"
-    return f"{period} in shadow: {culled} would have been culled{recovered}"
-
-
 def _enforcing(figures: FleetReport) -> str:
-    """What enforce mode would have cost: culls per day, tokens at once, and refusals."""
+    """What enforce mode would have cost: culls, tokens at once, and refusals."""
+    culls, refused = figures.would_culls, sum(figures.refusals.values())
     began = figures.since if figures.first_at is None else max(figures.since, figures.first_at)
     days = (figures.until - began) / _DAY_S
-    rate = f"{figures.would_culls / days:.2g} culls a day" if days >= 1 else f"{_counted(figures.would_culls, 'cull')}"
-    tokens = f", at most {_counted(figures.would_tokens, 'token')} in 10 minutes" if figures.would_culls else ""
-    refused = sum(figures.refusals.values())
-    return f"{rate}{tokens}, {_counted(refused, 'claim') if refused else 'no claim'} refused"
+    rate = f" ({culls / days:.2g} a day)" if culls and days >= 1 else ""
+    tokens = ""
+    if culls:
+        recovered = f", {figures.would_recover or 'none'} of them recovered without it"
+        tokens = f"{recovered}, at most {_counted(figures.would_tokens, 'token')} in 10 minutes"
+    return f"{_counted(culls, 'cull')}{rate}{tokens}, {_counted(refused, 'claim') if refused else 'no claim'} refused"
 
 
 def _origin(figures: FleetReport) -> str:

@@ -263,7 +263,7 @@ async def test_report_is_of_the_service_and_mode_of_the_sidecar(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("web: 7 days until ")
     assert lines[1] == "only the containers in shadow mode; ask one of the 10 % that enforce too"
-    assert lines[2] == "7 days in shadow: 1 would have been culled, 1 of them recovered without it"
+    assert lines[3].startswith("enforcing     1 cull, 1 of them recovered without it")
 
 
 async def test_report_as_json_names_its_numbers(ledger: LedgerServer, capsys: pytest.CaptureFixture[str]) -> None:

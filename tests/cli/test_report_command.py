@@ -8,6 +8,7 @@ from html import unescape
 import pytest
 
 from harness.ledger_weeks import SINCE_S, UNTIL_S, busy_week, shadow_week
+from sidecar.cli import report_command
 from sidecar.cli.report_command import WIDTH, html, text
 from sidecar.cli.report_figures import report_of
 from sidecar.core.types import Entry
@@ -39,9 +40,9 @@ from 63 events, the first of 2026-01-01 12:00 UTC"""
 SHADOW = """\
 web: 7 days until 2026-01-08 12:00 UTC
 only the containers in shadow mode
-7 days in shadow: 3 would have been culled, 2 of them recovered without it
 
-enforcing     0.43 culls a day, at most 3 tokens in 10 minutes, no claim refused
+enforcing     3 culls (0.43 a day), 2 of them recovered without it, at most 3
+              tokens in 10 minutes, no claim refused
 culls         none
 refusals      none
 near misses   none
@@ -80,17 +81,21 @@ def test_culls_that_are_not_judged_yet_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("would_culls", "recovered", "sentence"),
+    ("mode", "would_culls", "refused", "sentence"),
     [
-        (0, 0, "7 days in shadow: none would have been culled"),
-        (2, 0, "7 days in shadow: 2 would have been culled, none of them recovered without it"),
-        (2, 1, "7 days in shadow: 2 would have been culled, 1 of them recovered without it"),
+        ("shadow", 0, 0, "0 culls, no claim refused"),
+        ("shadow", 1, 2, "1 cull, none of them recovered without it, at most 1 token in 10 minutes, 2 claims refused"),
+        ("enforce", 1, 0, "1 cull, none of them recovered without it, at most 1 token in 10 minutes, no claim refused"),
+        ("enforce", 0, 0, ""),
     ],
 )
-def test_shadow_mode_is_summed_up_in_a_sentence(would_culls: int, recovered: int, sentence: str) -> None:
-    entries = [Entry("would_cull", SINCE_S, str(number)) for number in range(would_culls)]
-    entries += [Entry("would_recover", SINCE_S + 1, str(number)) for number in range(recovered)]
-    assert sentence in text(report_of(entries, SINCE_S, UNTIL_S, mode="shadow")).splitlines()
+def test_cost_of_enforcing_is_summed_up_where_it_was_shadow_mode(
+    mode: str, would_culls: int, refused: int, sentence: str
+) -> None:
+    entries = [Entry("would_cull", UNTIL_S - 60, str(number)) for number in range(would_culls)]
+    entries += [Entry("denied", UNTIL_S - 50, str(number)) for number in range(refused)]
+    rows = dict(report_command.rows(report_of(entries, SINCE_S, UNTIL_S, mode=mode)))
+    assert rows.get("enforcing", "") == sentence
 
 
 # -- what others wrote, and the page ----------------------------------------------------------------------------
