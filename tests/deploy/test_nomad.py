@@ -53,35 +53,34 @@ def job() -> JobFile:
 
 @both_jobs
 def test_sample_has_what_the_job_file_says(path: Path, sample: str) -> None:
-    (group,), shipped = jobs.read(str(SAMPLES / sample)).blocks("TaskGroups"), read(path.read_text())
-    app, arbiter = group.blocks("Tasks")
+    (group,), shipped = jobs.blocks(jobs.read(str(SAMPLES / sample)), "TaskGroups"), read(path.read_text())
+    app, arbiter = jobs.blocks(group, "Tasks")
     for task, written in ((app, shipped.app), (arbiter, shipped.arbiter)):
         policy = {"delay": "15s", "interval": "30m", **one(written, "restart")}
         times = seconds(policy, "delay"), seconds(policy, "interval")
         assert restart_of(group, task) == (policy["attempts"], times[0], policy["mode"], times[1])
-    assert app.seconds("ShutdownDelay") == seconds(shipped.app, "shutdown_delay")
-    assert arbiter.seconds("KillTimeout") == seconds(shipped.arbiter, "kill_timeout")
-    env = arbiter.block("Env")
-    assert {name: env.text(name) for name in env} == one(shipped.arbiter, "env")
-    assert arbiter.block("Lifecycle").flag("Sidecar") == one(shipped.arbiter, "lifecycle")["sidecar"]
-    assert arbiter.block("Resources").number("MemoryMB") == one(shipped.arbiter, "resources")["memory"]
-    assert [(each.text("ChangeMode"), each.flag("Envvars")) for each in arbiter.blocks("Templates")] == [
+    assert jobs.seconds(app, "ShutdownDelay") == seconds(shipped.app, "shutdown_delay")
+    assert jobs.seconds(arbiter, "KillTimeout") == seconds(shipped.arbiter, "kill_timeout")
+    assert arbiter["Env"] == one(shipped.arbiter, "env")
+    assert arbiter["Lifecycle"]["Sidecar"] == one(shipped.arbiter, "lifecycle")["sidecar"]
+    assert arbiter["Resources"]["MemoryMB"] == one(shipped.arbiter, "resources")["memory"]
+    assert [(each["ChangeMode"], each["Envvars"]) for each in arbiter["Templates"]] == [
         (each["change_mode"], each["env"]) for each in blocks(shipped.arbiter, "template")
     ]
     assert ports_of(group) == {label: port["to"] for label, port in shipped.ports.items()}
-    again, sampled = one(shipped.group, "reschedule"), group.block("ReschedulePolicy")
-    assert (sampled.text("DelayFunction"), sampled.flag("Unlimited")) == (again["delay_function"], again["unlimited"])
+    again, sampled = one(shipped.group, "reschedule"), group["ReschedulePolicy"]
+    assert (sampled["DelayFunction"], sampled["Unlimited"]) == (again["delay_function"], again["unlimited"])
     assert _checks_of_sample(group) == _checks(shipped.app)
 
 
 def _checks_of_sample(group: jobs.Block) -> list[tuple[object, ...]]:
     return [
         (
-            *(check.text("Path"), check.text("PortLabel", service.text("PortLabel")), check.seconds("Interval")),
-            *(check.block("CheckRestart").number("Limit"), check.block("CheckRestart").seconds("Grace", 1.0)),
+            *(check["Path"], check["PortLabel"] or service["PortLabel"], jobs.seconds(check, "Interval")),
+            *(jobs.field(check, "CheckRestart.Limit", 0), jobs.seconds(check, "CheckRestart.Grace", 1.0)),
         )
         for service, _ in services_of(group)
-        for check in service.blocks("Checks")
+        for check in jobs.blocks(service, "Checks")
     ]
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -19,6 +19,10 @@ from sidecar.cli.terminal import cause
 from sidecar.config import addresses
 from sidecar.config.load import SettingsError, load
 from sidecar.config.settings import Config
+
+T = TypeVar("T")
+Block = dict[str, Any]
+"""A block of the job, by Nomad's names."""
 
 NS_PER_S: Final = 1_000_000_000
 SIZE_LIMIT: Final = 4 << 20
@@ -57,53 +61,36 @@ class JobError(click.UsageError):
     """The file cannot be read as a job; the message says why."""
 
 
-class Block:
-    """A block of the job. Each method raises JobError for a value that Nomad does not write there."""
+def field(block: Block, path: str, default: T) -> T:
+    """The value at this path, such as ``CheckRestart.Limit``; the default for what the job leaves out.
 
-    def __init__(self, value: object) -> None:
+    Raises JobError for a value of another type than the default: Nomad does not write it there.
+    """
+    value: object = block
+    for name in path.split("."):
         if not isinstance(value, Mapping):
             raise JobError(_NO_JOB)
-        self._fields: Mapping[str, Any] = value
+        value = value.get(name)
+        if value is None or value == "":
+            return default
+    if not isinstance(value, type(default)):
+        raise JobError(_NO_JOB)
+    return value
 
-    def __iter__(self) -> Iterator[str]:
-        """The names of its fields."""
-        return iter(self._fields)
 
-    def text(self, name: str, otherwise: str = "") -> str:
-        """The text of this name."""
-        return str(self._fields.get(name) or otherwise)
+def seconds(block: Block, path: str, default_s: float = 0.0) -> float:
+    """The duration at this path, which Nomad writes in nanoseconds."""
+    return field(block, path, round(default_s * NS_PER_S)) / NS_PER_S
 
-    def number(self, name: str, otherwise: int = 0) -> int:
-        """The whole number of this name."""
-        value = self._fields.get(name)
-        try:
-            return otherwise if value is None else int(value)
-        except (TypeError, ValueError):
-            raise JobError(_NO_JOB) from None
 
-    def seconds(self, name: str, otherwise: float = 0.0) -> float:
-        """The duration of this name, which Nomad writes in nanoseconds."""
-        return self.number(name, round(otherwise * NS_PER_S)) / NS_PER_S
+def blocks(block: Block, path: str) -> list[Block]:
+    """The blocks of the list at this path."""
+    return field(block, path, list[Block]())
 
-    def flag(self, name: str) -> bool | None:
-        """The truth of this name, None if it is left out."""
-        value = self._fields.get(name)
-        return None if value is None else bool(value)
 
-    def block(self, name: str) -> Self:
-        """The block of this name, empty if there is none."""
-        return type(self)(self._fields.get(name) or {})
-
-    def blocks(self, name: str) -> list[Self]:
-        """The blocks of a list."""
-        return [type(self)(value) for value in self.values(name)]
-
-    def values(self, name: str) -> list[Any]:
-        """The values of a list."""
-        values = self._fields.get(name) or []
-        if not isinstance(values, list):
-            raise JobError(_NO_JOB)
-        return values
+def name_of(block: Block) -> str:
+    """The name of a group or a task."""
+    return field(block, "Name", "")
 
 
 def read(path: str) -> Block:
@@ -120,9 +107,8 @@ def read(path: str) -> Block:
         value = json.loads(text)
     except (ValueError, RecursionError):
         raise JobError(_NO_JOB) from None
-    whole = Block(value)
-    job = whole.block("Job") if "Job" in whole else whole
-    if not job.blocks("TaskGroups"):
+    job: Block = field(value, "Job", value)
+    if not blocks(job, "TaskGroups"):
         raise JobError(_NO_JOB)
     return job
 
@@ -140,17 +126,17 @@ class Check(NamedTuple):
     @property
     def path(self) -> str:
         """What it asks for."""
-        return self.block.text("Path")
+        return field(self.block, "Path", "")
 
     @property
     def port(self) -> str:
         """The label or number of the port that it asks."""
-        return self.block.text("PortLabel", self.service.text("PortLabel"))
+        return field(self.block, "PortLabel", field(self.service, "PortLabel", ""))
 
     @property
     def limit(self) -> int:
         """Failures in a row after which Nomad restarts the task; 0: it restarts nothing."""
-        return self.block.block("CheckRestart").number("Limit")
+        return field(self.block, "CheckRestart.Limit", 0)
 
 
 class Restart(NamedTuple):
@@ -197,9 +183,12 @@ class Pair(NamedTuple):
 def pair_of(group: Block, arbiter: Block) -> Pair:
     """This arbiter, with samples in its settings in place of what Nomad fills in."""
     ports = ports_of(group)
-    checks = [Check(check, service, task) for service, task in services_of(group) for check in service.blocks("Checks")]
-    raw = {name: arbiter.block("Env").text(name) for name in arbiter.block("Env")}
-    templates = [each.text("EmbeddedTmpl") for each in arbiter.blocks("Templates") if each.flag("Envvars")]
+    checks = [
+        Check(check, service, task) for service, task in services_of(group) for check in blocks(service, "Checks")
+    ]
+    raw = {name: str(value) for name, value in field(arbiter, "Env", Block()).items()}
+    from_files = [each for each in blocks(arbiter, "Templates") if field(each, "Envvars", default=False)]
+    templates = [field(each, "EmbeddedTmpl", "") for each in from_files]
     for name, value in (found for data in templates for found in _ASSIGNMENT.findall(data)):
         raw[name] = value.strip("\"'")
     environ = _NOMAD | {name: _filled_in(value, ports) for name, value in raw.items()}
@@ -231,28 +220,28 @@ def _filled_in(value: str, ports: Mapping[str, int]) -> str:
 
 def ports_of(group: Block) -> dict[str, int]:
     """Label -> port as the tasks see it."""
-    network = next(iter(group.blocks("Networks")), Block({}))
-    ports = [*network.blocks("ReservedPorts"), *network.blocks("DynamicPorts")]
+    network = next(iter(blocks(group, "Networks")), Block())
+    ports = [*blocks(network, "ReservedPorts"), *blocks(network, "DynamicPorts")]
     return {
-        port.text("Label"): max(port.number("To"), 0) or port.number("Value") or SOME_PORT + number
+        field(port, "Label", ""): max(field(port, "To", 0), 0) or field(port, "Value", 0) or SOME_PORT + number
         for number, port in enumerate(ports)
     }
 
 
 def services_of(group: Block) -> list[tuple[Block, str]]:
     """The services of the group and of its tasks, each with the name of its task."""
-    of_tasks = [(service, task.text("Name")) for task in group.blocks("Tasks") for service in task.blocks("Services")]
-    return [*((service, "") for service in group.blocks("Services")), *of_tasks]
+    tasks = [("", group), *((name_of(task), task) for task in blocks(group, "Tasks"))]
+    return [(service, name) for name, block in tasks for service in blocks(block, "Services")]
 
 
-def restart_of(*blocks: Block) -> Restart:
-    """The policy of a group and of a task in it."""
+def restart_of(group: Block, task: Block) -> Restart:
+    """The policy of a task, which goes before that of its group."""
     restart = Restart()
-    for policy in (block.block("RestartPolicy") for block in blocks):
+    for policy in (field(block, "RestartPolicy", Block()) for block in (group, task)):
         restart = Restart(
-            policy.number("Attempts", restart.attempts),
-            policy.seconds("Delay", restart.delay_s),
-            policy.text("Mode", restart.mode),
-            policy.seconds("Interval", restart.interval_s),
+            field(policy, "Attempts", restart.attempts),
+            seconds(policy, "Delay", restart.delay_s),
+            field(policy, "Mode", restart.mode),
+            seconds(policy, "Interval", restart.interval_s),
         )
     return restart

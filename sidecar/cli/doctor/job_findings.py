@@ -13,7 +13,7 @@ from typing import Final
 
 from sidecar.cli import doctor
 from sidecar.cli.doctor import Finding
-from sidecar.cli.doctor.job import Block, Check, Pair, pair_of, restart_of, services_of
+from sidecar.cli.doctor.job import Block, Check, Pair, blocks, field, name_of, pair_of, restart_of, seconds, services_of
 from sidecar.config import sources
 from sidecar.config.settings import ALONE, PREFIX
 
@@ -38,22 +38,22 @@ _fail = partial(doctor.fail, "job")
 
 def of_job(job: Block) -> Iterator[Finding]:
     """The findings of every group with an arbiter in it."""
-    groups = job.blocks("TaskGroups")
-    beside = [(group, task) for group in groups for task in group.blocks("Tasks") if _is_arbiter(task)]
+    groups = blocks(job, "TaskGroups")
+    beside = [(group, task) for group in groups for task in blocks(group, "Tasks") if _is_arbiter(task)]
     if not beside:
         yield _warn("no task of it runs a health-arbiter: none has ARBITER_* in its env")
     for group, arbiter in beside:
         for found in (*_of_pair(pair_of(group, arbiter)), *_of_replacement(job, group)):
-            yield found._replace(sentence=f"group {group.text('Name')}: {found.sentence}")
+            yield found._replace(sentence=f"group {name_of(group)}: {found.sentence}")
 
 
 def _is_arbiter(task: Block) -> bool:
-    names = (name for name in task.block("Env") if name not in sources.APP_VARIABLES)
-    return any(name.startswith(PREFIX) for name in names) or "arbiter" in task.text("Name")
+    names = (name for name in field(task, "Env", Block()) if name not in sources.APP_VARIABLES)
+    return any(name.startswith(PREFIX) for name in names) or "arbiter" in name_of(task)
 
 
 def _is_sidecar(task: Block) -> bool:
-    return bool(task.block("Lifecycle").flag("Sidecar"))
+    return field(task, "Lifecycle.Sidecar", default=False)
 
 
 def _of_pair(pair: Pair) -> Iterator[Finding]:
@@ -67,17 +67,17 @@ def _of_pair(pair: Pair) -> Iterator[Finding]:
     yield from _of_network(pair)
     yield from _of_task(pair)
     yield from _of_secrets(pair.arbiter)
-    for app in pair.group.blocks("Tasks"):
-        if app.text("Name") != pair.arbiter.text("Name") and not _is_sidecar(app):
+    for app in blocks(pair.group, "Tasks"):
+        if name_of(app) != name_of(pair.arbiter) and not _is_sidecar(app):
             yield from _of_app(pair, app)
 
 
 def _of_replacement(job: Block, group: Block) -> Iterator[Finding]:
     """Whether a failed allocation is replaced soon, each time; the policy of a group goes before that of its job."""
-    policy = group.block("ReschedulePolicy") if [*group.block("ReschedulePolicy")] else job.block("Reschedule")
-    is_limited = policy.flag("Unlimited") is False or policy.number("Attempts") > 0
-    delay_s = policy.seconds("Delay", 30.0)
-    if is_limited or policy.text("DelayFunction") != "constant" or delay_s > REPLACED_S:
+    policy = field(group, "ReschedulePolicy", Block()) or field(job, "Reschedule", Block())
+    is_limited = not field(policy, "Unlimited", default=True) or field(policy, "Attempts", 0) > 0
+    delay_s = seconds(policy, "Delay", 30.0)
+    if is_limited or field(policy, "DelayFunction", "") != "constant" or delay_s > REPLACED_S:
         yield _warn('reschedule is slow or limited: set delay "10s", delay_function "constant", unlimited true')
 
 
@@ -95,15 +95,17 @@ def _of_action(pair: Pair) -> Iterator[Finding]:
     if any(check.limit for check in pair.asking):
         yield _warn(f"ARBITER_ACTION {name} with a check_restart of /health: leave one of the two out")
     if name.startswith("nomad-") and not _has_token(pair.arbiter):
-        yield _fail(f"ARBITER_ACTION {name} needs identity {{ file = true }} in {pair.arbiter.text('Name')}")
-    if name == "nomad-restart" and of_nomad not in (task.text("Name") for task in pair.group.blocks("Tasks")):
+        yield _fail(f"ARBITER_ACTION {name} needs identity {{ file = true }} in {name_of(pair.arbiter)}")
+    if name == "nomad-restart" and of_nomad not in (name_of(task) for task in blocks(pair.group, "Tasks")):
         yield _fail(f"ARBITER_NOMAD_TASK {of_nomad} is no task of the group")
 
 
 def _has_token(task: Block) -> bool:
     """Whether Nomad writes the token of its own identity into a file: another identity has a name, and its file too."""
-    identities = (task.block("Identity"), *task.blocks("Identities"))
-    return any(each.flag("File") and each.text("Name", "default") == "default" for each in identities)
+    identities = (field(task, "Identity", Block()), *blocks(task, "Identities"))
+    return any(
+        field(each, "File", default=False) and field(each, "Name", "default") == "default" for each in identities
+    )
 
 
 def _of_checks(pair: Pair) -> Iterator[Finding]:
@@ -121,14 +123,16 @@ def _of_asking(pair: Pair, check: Check) -> Iterator[Finding]:
     named, port, asked = f"the check of {check.path}", pair.port("public"), check.block
     if check.port not in ("", str(port)) and pair.ports.get(check.port) != port:
         yield _fail(f"{named} asks port {check.port}, and not {port}, that of ARBITER_PUBLIC_LISTEN")
-    trusts = asked.text("Protocol") == "https" and (asked.flag("TLSSkipVerify") or asked.text("TLSServerName"))
+    trusts = field(asked, "Protocol", "") == "https" and (
+        field(asked, "TLSSkipVerify", default=False) or field(asked, "TLSServerName", "")
+    )
     if pair.is_public_secured and not trusts:
         yield _fail(f"{named} fails always: TLS needs protocol https, and tls_skip_verify or tls_server_name")
     if pair.action != "check":
         return
     if check.path != NOMAD_PATH:
         yield _fail(f"{named} fails as the drain begins: it has to ask {NOMAD_PATH}")
-    if check.task in ("", pair.arbiter.text("Name")):
+    if check.task in ("", name_of(pair.arbiter)):
         yield _fail(f"{named} restarts the arbiter: put its service into the app's task")
     if not check.limit:
         yield _fail(f"{named} has no check_restart: it restarts nothing")
@@ -138,7 +142,7 @@ def _of_asking(pair: Pair, check: Check) -> Iterator[Finding]:
 
 def _of_times(pair: Pair, check: Check) -> Iterator[Finding]:
     """Nomad counts failures from the first, so it restarts the app at the last of ``limit``. No answer is a failure."""
-    grace_s, interval_s = check.block.block("CheckRestart").seconds("Grace", 1.0), check.block.seconds("Interval")
+    grace_s, interval_s = seconds(check.block, "CheckRestart.Grace", 1.0), seconds(check.block, "Interval")
     drain_s, patience_s = pair.settings.culling.drain, interval_s * (check.limit - 1)
     delay_s = RESTART_JITTER * restart_of(pair.group, pair.arbiter).delay_s
     away_s = pair.settings.server.stop_drain + delay_s + START_UP_S + interval_s
@@ -157,13 +161,13 @@ def _of_times(pair: Pair, check: Check) -> Iterator[Finding]:
 
 
 def _of_network(pair: Pair) -> Iterator[Finding]:
-    mode = next((network.text("Mode") for network in pair.group.blocks("Networks")), "")
+    mode = next((field(network, "Mode", "") for network in blocks(pair.group, "Networks")), "")
     if mode not in ("bridge", "host") and not pair.settings.server.socket:
         yield _fail("the tasks share no localhost: set network mode bridge, or ARBITER_SOCKET")
     for listener, what in _LISTENERS.items():
         if (port := pair.port(listener)) and port not in pair.ports.values():
             yield _warn(f"no port of the group leads to the {what} at {port} (ARBITER_{listener.upper()}_LISTEN)")
-    tags = (str(tag) for service, _ in services_of(pair.group) for tag in service.values("Tags"))
+    tags = (str(tag) for service, _ in services_of(pair.group) for tag in field(service, "Tags", list[str]()))
     for of_host, label in (found.groups() for tag in tags if (found := _AGENT_TAG.search(tag))):
         if pair.ports.get(label) != pair.port("agent"):
             yield _fail(f"the tag agent-port names port {label}, and not that of ARBITER_AGENT_LISTEN")
@@ -172,7 +176,7 @@ def _of_network(pair: Pair) -> Iterator[Finding]:
 
 
 def _of_task(pair: Pair) -> Iterator[Finding]:
-    arbiter, name = pair.arbiter, pair.arbiter.text("Name")
+    arbiter, name = pair.arbiter, name_of(pair.arbiter)
     attempts, delay_s, mode, interval_s = restart_of(pair.group, arbiter)
     if mode != "delay":
         yield _fail(f"restart mode {mode} of {name}: a broken arbiter takes the app down; set delay")
@@ -180,21 +184,21 @@ def _of_task(pair: Pair) -> Iterator[Finding]:
         yield _warn(f"restart of {name}: after {attempts} restarts it stays away; attempts x delay has to be interval")
     if not _is_sidecar(arbiter):
         yield _warn(f"{name} has no lifecycle with sidecar = true: it does not live and end with the app")
-    if (memory := arbiter.block("Resources").number("MemoryMB", 300)) < MEMORY_MB:
+    if (memory := field(arbiter, "Resources.MemoryMB", 300)) < MEMORY_MB:
         yield _warn(f"memory {memory} of {name}: below {MEMORY_MB} the kernel may kill doctor, or it")
 
 
 def _of_secrets(arbiter: Block) -> Iterator[Finding]:
-    name, config, env = arbiter.text("Name"), arbiter.block("Config"), arbiter.block("Env")
-    words = [config.text("command"), *map(str, config.values("args")), *map(env.text, env)]
+    name, config, env = name_of(arbiter), field(arbiter, "Config", Block()), field(arbiter, "Env", Block())
+    words = [field(config, "command", ""), *map(str, [*field(config, "args", list[str]()), *env.values()])]
     if any(map(_PASSWORD.search, words)):
         yield _fail(f"a password stands in the args or the env of {name}, for all who read the job; use a template")
-    if any(template.text("ChangeMode", "restart") == "restart" for template in arbiter.blocks("Templates")):
+    if any(field(template, "ChangeMode", "restart") == "restart" for template in blocks(arbiter, "Templates")):
         yield _warn(f"change_mode restart of a template of {name} restarts the whole fleet at once; set noop")
 
 
 def _of_app(pair: Pair, app: Block) -> Iterator[Finding]:
     is_in_place = restart_of(pair.group, app).attempts or pair.action == "nomad-restart"
     if is_in_place and not pair.settings.app.app_port:
-        name = app.text("Name")
+        name = name_of(app)
         yield _warn(f"{name} is restarted in place: without ARBITER_APP_PORT or its app_start it stays culled")
