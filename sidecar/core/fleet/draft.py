@@ -15,6 +15,10 @@ R = TypeVar("R", Cull, Slot, HoldRow)
 
 HOUR_US: Final = 3600 * US_PER_S
 
+SHARED_BY: Final = 3
+SHARED_PART: Final = 800
+"""Thousandths of the suspects that make a cause their common one, but at least ``SHARED_BY`` of them."""
+
 
 class Draft:
     """The tables as they will be once the edits are written. The rules read and change them by plain assignment."""
@@ -150,11 +154,6 @@ def cull_end_us(cull: Cull, rules: Limits) -> int:
 def trial_end_us(trial: Trial) -> int:
     """When a cause is forgotten: an hour after its last cull, outcome or pause."""
     return max(trial.last_us, trial.paused_us + trial.pause_us) + HOUR_US + 1
-
-
-SHARED_BY: Final = 3
-SHARED_PART: Final = 800
-"""Thousandths of the suspects that make a cause their common one, but at least ``SHARED_BY`` of them."""
 
 
 def common_cause(causes: Mapping[str, int]) -> str:

@@ -24,6 +24,16 @@ _LONGEST_TRAIT: Final = 64
 _LATEST: Final = 99_999_999_999
 """In the year 5138: an instant has to fit into a date."""
 
+AS_AT_FIRST: Final = (1, 0, 0)
+"""Limit, culls without an outcome, and failures of a trial when it begins."""
+
+MOST_GRANTS: Final = 100
+MOST_DEPARTED: Final = 100
+"""Bounds of the list: tokens in use, and members that have left."""
+
+FIELDS: Final = 3
+"""Number of fields of a member row: incarnation, cause, and whether it was refused."""
+
 
 class About(NamedTuple):
     """A sidecar's description of its container, and what led to its state."""
@@ -163,17 +173,6 @@ def hold_json(value: Hold | None) -> dict[str, Any] | None:
 def _field(text: str, most: int) -> str:
     """The text without the separators of the line, cut to ``most`` characters."""
     return text[:most].encode(errors="replace").decode().replace("%", "%25").replace("|", "%7C").replace("\n", "%0A")
-
-
-AS_AT_FIRST: Final = (1, 0, 0)
-"""Limit, culls without an outcome, and failures of a trial when it begins."""
-
-MOST_GRANTS: Final = 100
-MOST_DEPARTED: Final = 100
-"""Bounds of the list: tokens in use, and members that have left."""
-
-FIELDS: Final = 3
-"""Number of fields of a member row: incarnation, cause, and whether it was refused."""
 
 
 def present(view: View, rows: Iterable[tuple[str, int, str, str]]) -> dict[str, Member]:

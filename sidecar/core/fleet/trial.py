@@ -41,6 +41,15 @@ NEVER_US: Final = 2**60
 FIRST: Final = 1
 """Maximum number of culls without an outcome at the beginning of an episode."""
 
+DAY_US: Final = 24 * 3600 * US_PER_S
+"""The longest pause, unless the window is longer."""
+
+MOST_CAUSES: Final = 20
+"""Maximum number of causes: the apps choose their words, and each has a record."""
+
+OTHER: Final = "other"
+"""The name for all further causes."""
+
 
 def notice(draft: Draft) -> None:
     """Begin and end the episodes of all causes, as the view shows."""
@@ -94,14 +103,6 @@ def _in_episode(trial: Trial, now_us: int, probation_us: int, *, is_suspect: boo
 def _at_episode_begin(trial: Trial, now_us: int) -> Trial:
     """The trial in an episode that begins now. Pauses go on: what did not help need not help now."""
     return replace(trial, limit=FIRST, began_us=now_us, quiet_us=0)
-
-
-DAY_US: Final = 24 * 3600 * US_PER_S
-
-MOST_CAUSES: Final = 20
-"""Maximum number of causes: the apps choose their words, and each has a record."""
-
-OTHER: Final = "other"
 
 
 def name(draft: Draft, cause: str) -> str:

@@ -10,60 +10,8 @@ from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
 from sidecar.core.types import US_PER_S, Entry
 
-
-class BeatReply(NamedTuple):
-    """The store's answer to a beat; of a record that cannot be read it has the defaults."""
-
-    now_us: int
-    epoch: Epoch = Epoch()
-    state: FleetState = FleetState()
-    alive: int = 0
-    """Members, the silent and this one included."""
-    silent: int = 0
-    """Those of them that did not beat within the expiry."""
-    struck: tuple[str, ...] = ()
-    """The first hundred of these at most, which this beat has struck off."""
-    former: str = ""
-    """The member row of this instance before."""
-    causes: Mapping[str, int] = {}
-    """Suspects by cause."""
-    settings: int = 1
-    """Number of different settings in force."""
-    median_errors: int = -1
-    median_ratio: int = -1
-    """The upper medians of what members reported; -1 if none did."""
-    holds: Mapping[str, HoldRow] = {}
-    """Those of the service and of the instance."""
-    used: int = 0
-    """Grants of the last ``window_us`` that were not refunded."""
-    run_id: str = ""
-    """The process of the server; ``""`` if it does not tell."""
-    draining: int = 0
-    """Containers that drain after a cull, as far as their sidecars say."""
-
-
-class Listing(NamedTuple):
-    """The members of the fleet, for people."""
-
-    members: Sequence[tuple[str, int, str, str]] = ()
-    """By name: instance, last beat, member row, and the description by its sidecar."""
-    departed: Sequence[tuple[str, int]] = ()
-    """Instances that left, and when; the newest first."""
-    culled: Mapping[str, str] = {}
-    """Instances in the table ``culls``, and the last description by their sidecars."""
-
-
-def member_row(beat: Beat) -> str:
-    """The text that the store keeps of a member, in lines; a line break in a text becomes a space.
-
-    The lines: incarnation, identity (left out if it has none), cause (empty unless it is suspect), ``0`` or ``1``
-    (refused).
-    """
-    is_suspect = beat.presence is Presence.SUSPECT
-    cause = (beat.cause or "unknown") if is_suspect else ""
-    incarnation, identity, cause = (text.replace("\n", " ") for text in (beat.incarnation, beat.identity, cause))
-    member = f"{incarnation}\n{identity}" if identity else incarnation
-    return f"{member}\n{cause}\n{int(is_suspect and beat.refused)}"
+AHEAD_US: Final = US_PER_S
+"""Tolerance for instants ahead of the clock: they were written between two readings of it."""
 
 
 class MemberKey(NamedTuple):
@@ -83,27 +31,9 @@ class MemberKey(NamedTuple):
         return differ(self.incarnation, other.incarnation) or differ(self.identity, other.identity)
 
 
-def differ(one: str, other: str) -> bool:
+def differ(text: str, other: str) -> bool:
     """Whether both are known and differ."""
-    return bool(one) and bool(other) and one != other
-
-
-AHEAD_US: Final = US_PER_S
-"""Tolerance for instants ahead of the clock: they were written between two readings of it."""
-
-
-class Known(NamedTuple):
-    """What a sidecar remembers of its last exchange with the store, to notice a data loss; zeros: there was none."""
-
-    epoch: Epoch = Epoch()
-    now_us: int = 0
-    """The store's clock then."""
-    elapsed_us: int = 0
-    """The time since on the sidecar's clock, give or take the slack."""
-    slack_us: int = 0
-
-
-NEVER_MET: Final = Known()
+    return bool(text) and bool(other) and text != other
 
 
 class View(NamedTuple):
@@ -165,6 +95,23 @@ def settings_in_force(heard: Mapping[str, int], now_us: int) -> tuple[FleetSetti
     )
 
 
+# -- what is asked ----------------------------------------------------------------------------------------------------
+
+
+class Known(NamedTuple):
+    """What a sidecar remembers of its last exchange with the store, to notice a data loss; zeros: there was none."""
+
+    epoch: Epoch = Epoch()
+    now_us: int = 0
+    """The store's clock then."""
+    elapsed_us: int = 0
+    """The time since on the sidecar's clock, give or take the slack."""
+    slack_us: int = 0
+
+
+NEVER_MET: Final = Known()
+
+
 class ReturnGrant(NamedTuple):
     """Give back a lease by its ``holder``, or a token by its claim id."""
 
@@ -223,6 +170,9 @@ class Attended(NamedTuple):
     """It is new, and may be the replacement of a container whose sidecar has not been silent for long."""
 
 
+# -- what is written --------------------------------------------------------------------------------------------------
+
+
 class Edits(NamedTuple):
     """The content of one commit, which is written whole or not at all: only what differs from the view."""
 
@@ -248,3 +198,61 @@ class Edits(NamedTuple):
         """Whether there is anything to write."""
         rows = (self.culls, self.leases, self.holds, self.refund, self.entries)
         return self.state is not None or self.epoch is not None or bool(self.grant) or any(rows)
+
+
+# -- beats and lists --------------------------------------------------------------------------------------------------
+
+
+class BeatReply(NamedTuple):
+    """The store's answer to a beat; of a record that cannot be read it has the defaults."""
+
+    now_us: int
+    epoch: Epoch = Epoch()
+    state: FleetState = FleetState()
+    alive: int = 0
+    """Members, the silent and this one included."""
+    silent: int = 0
+    """Those of them that did not beat within the expiry."""
+    struck: tuple[str, ...] = ()
+    """The first hundred of these at most, which this beat has struck off."""
+    former: str = ""
+    """The member row of this instance before."""
+    causes: Mapping[str, int] = {}
+    """Suspects by cause."""
+    settings: int = 1
+    """Number of different settings in force."""
+    median_errors: int = -1
+    median_ratio: int = -1
+    """The upper medians of what members reported; -1 if none did."""
+    holds: Mapping[str, HoldRow] = {}
+    """Those of the service and of the instance."""
+    used: int = 0
+    """Grants of the last ``window_us`` that were not refunded."""
+    run_id: str = ""
+    """The process of the server; ``""`` if it does not tell."""
+    draining: int = 0
+    """Containers that drain after a cull, as far as their sidecars say."""
+
+
+class Listing(NamedTuple):
+    """The members of the fleet, for people."""
+
+    members: Sequence[tuple[str, int, str, str]] = ()
+    """By name: instance, last beat, member row, and the description by its sidecar."""
+    departed: Sequence[tuple[str, int]] = ()
+    """Instances that left, and when; the newest first."""
+    culled: Mapping[str, str] = {}
+    """Instances in the table ``culls``, and the last description by their sidecars."""
+
+
+def member_row(beat: Beat) -> str:
+    """The text that the store keeps of a member, in lines; a line break in a text becomes a space.
+
+    The lines: incarnation, identity (left out if it has none), cause (empty unless it is suspect), ``0`` or ``1``
+    (refused).
+    """
+    is_suspect = beat.presence is Presence.SUSPECT
+    cause = (beat.cause or "unknown") if is_suspect else ""
+    incarnation, identity, cause = (text.replace("\n", " ") for text in (beat.incarnation, beat.identity, cause))
+    member = f"{incarnation}\n{identity}" if identity else incarnation
+    return f"{member}\n{cause}\n{int(is_suspect and beat.refused)}"
