@@ -1,8 +1,8 @@
 """The functions that an app calls, ``report`` and the like, and the emitter of the process, which sends their sums.
 
-It sends from a thread of its own every tenth of a second; the first report at once. Any number of threads, signal
-handlers and forked children may call it. No caller waits for another one or for the sidecar: a report goes into a
-queue, and whoever finds the lock free adds the queue up.
+A report goes into a queue, for which no caller waits: neither for another one nor for the sidecar. A thread adds the
+queue up and sends the sums, the first report at once and then every tenth of a second. Any number of threads, signal
+handlers and forked children may report.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ EXIT_S: Final = 0.2
 """The same at the end of the process."""
 
 QUEUE_LIMIT: Final = 10_000
+"""Maximum number of reports between two sends; further ones are dropped."""
+
 KEPT_OF_MESSAGE: Final = 512
 """Characters. Secrets are removed when a message is sent, once for all reports that are added up."""
 
@@ -65,8 +67,7 @@ class Emitter:
 
     def start_afresh(self) -> None:
         """Forget everything: after a fork the sums belong to the parent, and its threads do not exist."""
-        self._lock = _thread.allocate_lock()  # for the sums
-        self._sending = _thread.allocate_lock()
+        self._sending = _thread.allocate_lock()  # held by the owner of the sums
         self._queue: deque[tuple[ReportSeries, int, str | None]] = deque()
         self._sums = Sums()
         self._has_thread = False
@@ -77,11 +78,6 @@ class Emitter:
             self.drop(number)
             return
         self._queue.append((series, number, message))
-        if self._lock.acquire(blocking=False):
-            try:
-                self._collect()
-            finally:
-                self._lock.release()
         self._ensure_thread()
 
     def take_gauge(self, field: str, value: float) -> None:
@@ -115,29 +111,21 @@ class Emitter:
             self._sending.release()
 
     def _send(self, timeout_s: float) -> Outcome:
-        """Send all sums, while others add to them, and return the last outcome."""
+        """Add the queue up, send all sums, and return the last outcome."""
         http = self._http = self._http or self._find()
-        with self._lock:
-            self._collect()
-            requests = [*self._sums.requests()]
-        outcome = Outcome.SENT
-        for path, body, counts in requests:
+        now, outcome = self._clock(), Outcome.SENT
+        for _ in range(len(self._queue)):
+            self._sums.add(*self._queue.popleft(), now)
+        for path, body, counts in [*self._sums.requests()]:
             now = self._clock()
             outcome = http.post(path, body, now, timeout_s)
-            with self._lock:
-                self._sums.settle(outcome, counts, now)
+            self._sums.settle(outcome, counts, now)
             if outcome in (Outcome.FULL, Outcome.AWAY):
                 break
         if http.fault not in self._logged:
             self._logged.add(http.fault)
             _warn(http.fault + WAITING * (outcome is Outcome.AWAY))
         return outcome
-
-    def _collect(self) -> None:
-        """Add up the queue; with the lock."""
-        now = self._clock()
-        while self._queue:
-            self._sums.add(*self._queue.popleft(), now)
 
     def _ensure_thread(self) -> None:
         if self._has_thread:
