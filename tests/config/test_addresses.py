@@ -124,7 +124,7 @@ def _complaint(name: str, value: str) -> str:
         f"{{scheme}}://:{SECRET * 1000}@h/",
         f"{{scheme}}://{SECRET}\x00h/",
         f"{{scheme}}://{SECRET} h/",
-        *("h:8080", "ftp://h/", "/run/app.sock", "unix://run/a.sock", "{scheme}://:80/"),
+        *(f":{SECRET}@h:8080", "ftp://h/", "/run/app.sock", "unix://run/a.sock", "{scheme}://:80/"),
         f"unix:///{'a' * 108}",
     ],
 )
