@@ -180,9 +180,8 @@ class Datagrams:
         batch = self._reader.read(packets)
         self.lines += batch.lines
         self.unreadable += batch.unreadable
-        if self._reader.advice:
-            self._on_advice(self._reader.advice)
-            self._reader.advice = ""
+        if batch.advice:
+            self._on_advice(batch.advice)
         if batch.reports and not self._offer(batch.reports):
             self.refused += len(batch.reports)
 

@@ -50,7 +50,7 @@ UNITS: Final[Mapping[bytes, Report]] = {
 """The report of a count of one."""
 
 ADVICE_AFTER: Final = 3
-"""Number of lines whose names end in a known one after which ``PacketReader.advice`` says so."""
+"""Number of lines whose names end in a known one after which ``ParsedPackets.advice`` says so."""
 
 SHOWN_LIMIT: Final = 100
 
@@ -62,18 +62,16 @@ Times = tuple[Report, int]
 
 
 class ParsedPackets(NamedTuple):
-    """The sum of some packets: each kind of report once, the number of ``lines``, and of ``unreadable`` ones."""
+    """The sum of some packets."""
 
-    reports: list[Report]
+    reports: list[Report]  # each kind once
     lines: int
-    unreadable: int
+    unreadable: int  # of these lines
+    advice: str  # for the operator, once: lines came with a prefix before the known names, and none without
 
 
 class PacketReader:
-    """Parses packets. ``prefix`` of the names gets a dot unless it ends in a sign.
-
-    ``advice``: a sentence for the operator if lines came with a prefix before the known names, and none without.
-    """
+    """Parses packets. ``prefix`` of the names gets a dot unless it ends in a sign."""
 
     def __init__(self, prefix: str = "") -> None:
         joined = f"{prefix}." if prefix[-1:].isalnum() else prefix
@@ -81,7 +79,7 @@ class PacketReader:
         self._gauges = {**GAUGES, **{joined.encode() + name: read for name, read in GAUGES.items()}}
         self._prefixed = 0
         self._is_understood = False
-        self.advice = ""
+        self._advice = ""
 
     def read(self, packets: Mapping[bytes, int]) -> ParsedPackets:
         """Sum up packets, each with the number of times it came. Raises nothing."""
@@ -99,8 +97,9 @@ class PacketReader:
                     unit, number = counted
                     totals[unit] = totals.get(unit, 0) + number * times
         if totals:
-            self._is_understood, self.advice = True, ""
-        return ParsedPackets(_reports(totals), lines, unreadable)
+            self._is_understood, self._advice = True, ""
+        advice, self._advice = self._advice, ""
+        return ParsedPackets(_reports(totals), lines, unreadable, advice)
 
     def _parse(self, line: bytes) -> Times | None:
         """None for other metrics; ValueError for an unreadable line."""
@@ -133,7 +132,7 @@ class PacketReader:
         if word and not prefix[-1:].isalnum():
             self._prefixed += 1
             if self._prefixed == ADVICE_AFTER:
-                self.advice = _advice(name.decode(errors="replace"), prefix.removesuffix("."), word.decode())
+                self._advice = _advice(name.decode(errors="replace"), prefix.removesuffix("."), word.decode())
 
 
 def _advice(name: str, prefix: str, word: str) -> str:

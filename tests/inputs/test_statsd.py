@@ -217,11 +217,6 @@ def test_sum_of_errors_is_that_of_a_plain_model(sent: list[tuple[bytes, int]], t
 )
 def test_prefix_that_nobody_set_gives_one_advice(packets: list[bytes], advice: str) -> None:
     reader = PacketReader()
-    given = []
-    for packet in packets:
-        reader.read({packet: 1})
-        if reader.advice:
-            given.append(reader.advice)
-            reader.advice = ""
+    given = [said for packet in packets if (said := reader.read({packet: 1}).advice)]
     assert len(given) == bool(advice)
     assert "".join(given).endswith(advice)
