@@ -18,7 +18,7 @@ from typing import Final
 from sidecar.controller.effects import EffectRunner, Runtime
 from sidecar.controller.inbox import IdStatus, Inbox, IncarnationIds, LatchWritten, Message, Reports, incarnation_id
 from sidecar.core.app_reports import ErrorReport, Report
-from sidecar.core.claims import REVIVED, RandomIdentity
+from sidecar.core.claims import REVIVED, RandomIdentity, request_id
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life import transitions
 from sidecar.core.life.assessment import Assessment
@@ -264,7 +264,7 @@ class Controller:
         record = Record(events, self.container, self.assessment.measurements.evidence(now))
         if isinstance(trigger, Answered) and any(isinstance(event, Culled) for event in events):
             samples = self.assessment.measurements.samples.newest()
-            self._last_cull = CullEvidence(trigger.request.id, trigger.at, samples, trigger.capture)
+            self._last_cull = CullEvidence(request_id(trigger.request), trigger.at, samples, trigger.capture)
             record = record._replace(cull_evidence=self._last_cull)
         self._guarded(self._observe, record)
 

@@ -15,17 +15,14 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from sidecar.controller.inbox import LatchWritten, Message
 from sidecar.controller.journal import Journal, Memory
-from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Unknown
+from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Request, Unknown, request_id
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import (
     Answered,
-    ClaimToken,
     ClearWindow,
     Effect,
     GiveBack,
-    Request,
-    RequestLease,
     SaveMemory,
 )
 from sidecar.core.life.request import unknown_delay
@@ -106,17 +103,13 @@ class EffectRunner:
 
     def carry_out(self, effect: Effect, container: Container, socket: str) -> None:
         """Begin to carry out an effect of this container's step; ``socket``: the one at the app's port, if known."""
-        instance, life, identity = container.instance, container.life, container.identity.holder
         match effect:
-            case ClaimToken():
-                claim = Claim(effect.id, instance, life, container.cause, identity)
-                self._claim = self._start(self._claim_token, effect, claim, self._hook_reason(container))
-            case RequestLease():
-                slots, timeout_s = self._policy.retire_slots, self._policy.retire_timeout_s
-                lease = LeaseRequest(effect.id, instance, life, slots, timeout_s)
-                self._start(self._request_lease, effect, lease)
-            case GiveBack():
-                self._start_to_give_back(instance, effect.id)
+            case Claim():
+                self._claim = self._start(self._claim_token, effect, self._hook_reason(container))
+            case LeaseRequest():
+                self._start(self._request_lease, effect)
+            case GiveBack(holder):
+                self._start_to_give_back(container.instance, holder)
             case SaveMemory():
                 born = self._wall() - (self._clock() - container.born)
                 self._remember(Memory.of(container, born, socket))
@@ -166,17 +159,17 @@ class EffectRunner:
                 self.unwritten_latch = None
             self._put(LatchWritten())
 
-    async def _claim_token(self, request: ClaimToken, claim: Claim, hook_reason: str) -> None:
+    async def _claim_token(self, claim: Claim, hook_reason: str) -> None:
         """Claim, and after the hook claim again: a person may have set a hold meanwhile. That costs no second token."""
         ask, capture = partial(self._budget.claim, claim), None
-        answer, took_s = await self._answer(request, ask)
+        answer, took_s = await self._answer(claim, ask)
         if isinstance(answer, Granted) and hook_reason and self._hook is not None:
             capture = await self._captured(self._hook, claim, hook_reason)
-            again, _ = await self._answer(request, ask)
+            again, _ = await self._answer(claim, ask)
             if isinstance(again, Denied):
-                self._start_to_give_back(claim.instance, request.id)
+                self._start_to_give_back(claim.instance, claim.claim_id)
                 answer = again
-        self._put(Answered(request, answer, self._wall(), self._rng.random(), took_s, capture))
+        self._put(Answered(claim, answer, self._wall(), self._rng.random(), took_s, capture))
 
     async def _captured(self, hook: CullHook, claim: Claim, reason: str) -> str | None:
         """The output of the hook. A failure of the hook is reported and does not stop the cull."""
@@ -186,9 +179,9 @@ class EffectRunner:
             self._on_failure(error)
             return None
 
-    async def _request_lease(self, request: RequestLease, lease: LeaseRequest) -> None:
-        answer, took_s = await self._answer(request, partial(self._budget.retire, lease))
-        self._put(Answered(request, answer, self._wall(), self._rng.random(), took_s))
+    async def _request_lease(self, lease: LeaseRequest) -> None:
+        answer, took_s = await self._answer(lease, partial(self._budget.retire, lease))
+        self._put(Answered(lease, answer, self._wall(), self._rng.random(), took_s))
 
     async def _answer(self, request: Request, ask: Callable[[], Awaitable[Answer]]) -> tuple[Answer, float]:
         """The answer, and the seconds that it took.
@@ -197,7 +190,7 @@ class EffectRunner:
         """
 
         async def ask_last() -> Answer:
-            if failure := await self._returned(request.id):
+            if failure := await self._returned(request_id(request)):
                 return failure
             await self._journal.settled(JOURNAL_WAIT_S)
             return await ask()

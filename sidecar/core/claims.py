@@ -42,6 +42,14 @@ class LeaseRequest(NamedTuple):
     timeout_s: float  # after the grant; then its slot is free again at the latest
 
 
+Request = Claim | LeaseRequest
+
+
+def request_id(request: Request) -> str:
+    """The id under which the store keeps what it grants."""
+    return request.claim_id if isinstance(request, Claim) else request.holder
+
+
 MANUAL: Final = "manual"
 """The cause of a cull that a person ordered."""
 

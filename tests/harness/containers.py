@@ -5,18 +5,26 @@ from __future__ import annotations
 from typing import get_args
 
 from sidecar.core.app_reports import Load
-from sidecar.core.claims import NO_IDENTITY, Answer, Denied, Fleet, Granted, RandomIdentity, Unknown
+from sidecar.core.claims import (
+    NO_IDENTITY,
+    Answer,
+    Claim,
+    Denied,
+    Fleet,
+    Granted,
+    LeaseRequest,
+    RandomIdentity,
+    Unknown,
+)
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, start
 from sidecar.core.life.events import (
     Answered,
     BeatAnswered,
-    ClaimToken,
     CullOrdered,
     Effect,
     GiveBack,
     Judged,
-    RequestLease,
     ReviveOrdered,
     Trigger,
 )
@@ -83,7 +91,7 @@ def retiring(policy: Policy = AGING) -> Container:
     """A container that has asked for its lease, at the second when it was due."""
     container, _ = step(begun(policy), FINE, 0.0, policy)
     container, effects = step(container, FINE, 100.0, policy)
-    assert (container.state, effects) == (RETIRING, (RequestLease("lease-1"),))
+    assert (container.state, effects) == (RETIRING, (lease(),))
     return container
 
 
@@ -92,20 +100,29 @@ def retired(policy: Policy = AGING) -> Container:
     return step(retiring(policy), leased(GRANTED), 100.0, policy)[0]
 
 
+def claim(container: Container) -> Claim:
+    """The claim that this container makes."""
+    return Claim(container.claim_id, "alloc", container.life, container.cause, container.identity.holder)
+
+
+def lease(holder: str = "lease-1", incarnation: str = "one") -> LeaseRequest:
+    return LeaseRequest(holder, "alloc", incarnation, AGING.retire_slots, AGING.retire_timeout_s)
+
+
 def leased(answer: Answer, holder: str = "lease-1", jitter: float = 0.0, took_s: float = 0.0) -> Answered:
-    return Answered(RequestLease(holder), answer, 1_000.0, jitter, took_s)
+    return Answered(lease(holder), answer, 1_000.0, jitter, took_s)
 
 
 def answered(container: Container, answer: Answer, jitter: float = 0.0) -> Answered:
-    return Answered(ClaimToken(container.claim_id), answer, 1_000.0, jitter)
+    return Answered(container.outstanding or claim(container), answer, 1_000.0, jitter)
 
 
 def asks(effects: tuple[Effect, ...]) -> list[str]:
-    return [effect.id for effect in effects if isinstance(effect, ClaimToken)]
+    return [effect.claim_id for effect in effects if isinstance(effect, Claim)]
 
 
-def lease_wishes(effects: tuple[Effect, ...]) -> list[RequestLease | GiveBack]:
-    return [effect for effect in effects if isinstance(effect, (RequestLease, GiveBack))]
+def lease_wishes(effects: tuple[Effect, ...]) -> list[LeaseRequest | GiveBack]:
+    return [effect for effect in effects if isinstance(effect, (LeaseRequest, GiveBack))]
 
 
 TRIGGERS = get_args(Trigger)

@@ -13,10 +13,9 @@ import pytest
 from harness.listeners import serving
 from harness.raw_http import Observed, RawConnection, chunked, get, post
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Load, Report, Results
-from sidecar.core.claims import Answer, Denied, Granted, Unknown
+from sidecar.core.claims import Answer, Claim, Denied, Granted, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Snapshot, start
-from sidecar.core.life.events import ClaimToken
 from sidecar.core.types import Evidence, Latch, Policy, Reason, State, Verdict
 from sidecar.inputs import report_api
 from sidecar.inputs.report_api import SMALL_BODY
@@ -223,9 +222,9 @@ def _claim(answer: Answer, **more: object) -> dict[str, object]:
     [
         (UP, {"verdict": None, "reasons": [], "claim": None, "latched": False, "weight": 100, "state_age_s": 5.5}),
         (SUSPECT, {"state": "suspect", **JUDGED}),
-        (SUSPECT._replace(outstanding=ClaimToken("")), {**JUDGED, "claim": {"outstanding": True}}),
+        (SUSPECT._replace(outstanding=Claim("")), {**JUDGED, "claim": {"outstanding": True}}),
         (SUSPECT._replace(answer=DENIED), _claim(DENIED, used=10, capacity=10, retry_after_s=211.5)),
-        (SUSPECT._replace(answer=TIMEOUT, outstanding=ClaimToken("")), _claim(TIMEOUT, outstanding=True)),
+        (SUSPECT._replace(answer=TIMEOUT, outstanding=Claim("")), _claim(TIMEOUT, outstanding=True)),
         (
             DOWN,
             {"state": "down", "latched": True, "weight": 0, "app_start": "b2", **_claim(GRANTED, used=3, capacity=10)},

@@ -12,13 +12,12 @@ from harness.listeners import serving
 from harness.raw_http import Answer, Observed, RawConnection, get, post
 from harness.waiting import eventually
 from sidecar.core.claims import Answer as Reply
-from sidecar.core.claims import Denied, Granted, Unknown
+from sidecar.core.claims import Claim, Denied, Granted, Unknown
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, Record, start
 from sidecar.core.life.events import (
     Answered,
     AppRestarted,
-    ClaimToken,
     CullOrdered,
     Judged,
     ReviveOrdered,
@@ -58,7 +57,7 @@ class Box:
         self.container, effects, events = transitions.step(self.container, event, 1.0, self.policy)
         self.overrides.notice(Record(events, self.container, Evidence(60)))
         for effect in effects:
-            if isinstance(effect, ClaimToken) and self.reply is not None:
+            if isinstance(effect, Claim) and self.reply is not None:
                 self.step(Answered(effect, self.reply, 1_700_000_000.0))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.claims import Answer, Denied, Granted, Unknown
+from sidecar.core.claims import Answer, Claim, Denied, Granted, Unknown
 from sidecar.core.explain import words
 from sidecar.core.life.container import Container, Snapshot, start
-from sidecar.core.life.events import ClaimToken, CullOrder
+from sidecar.core.life.events import CullOrder
 from sidecar.core.types import Evidence, Hold, Latch, Policy, Reason, State, Verdict
 from sidecar.server.remedies import Outlook, remedies
 
@@ -100,9 +100,9 @@ def test_hold_is_shown_with_its_end(hold: Hold, sentence: str) -> None:
             SUSPECT._replace(is_announced=False),
             "Redis answers a beat, so that the fleet knows that it is suspect; then it claims a token",
         ),
-        (SUSPECT._replace(outstanding=ClaimToken("")), "the answer to its claim is on the way"),
+        (SUSPECT._replace(outstanding=Claim("")), "the answer to its claim is on the way"),
         (
-            SUSPECT._replace(outstanding=ClaimToken(""), order=CullOrder("anna", "free text", State.UP)),
+            SUSPECT._replace(outstanding=Claim(""), order=CullOrder("anna", "free text", State.UP)),
             "the answer to its claim is on the way, an operator ordered the cull",
         ),
         (SUSPECT._replace(would_down=True), "nothing else: in shadow mode it stays in service"),

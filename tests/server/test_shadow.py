@@ -12,9 +12,9 @@ from harness.controller import ControllerRig
 from harness.raw_http import RawConnection
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.core.app_reports import ErrorReport, Results
-from sidecar.core.claims import Denied, Fleet, Granted, Unknown
+from sidecar.core.claims import Claim, Denied, Fleet, Granted, Unknown
 from sidecar.core.life.container import Container
-from sidecar.core.life.events import ClaimToken, CullOrder, CullOrdered
+from sidecar.core.life.events import CullOrder, CullOrdered
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import Hold, Latch, Policy, Reason, State, Verdict
 from sidecar.server import health
@@ -33,7 +33,7 @@ SHADOW: Final = Policy(error_limit=5, settle_s=0.0, drain_s=10.0, enforce=False)
 SICK: Final = Verdict((Reason("error_limit", 7.0, 5.0, "7 server errors in 60 s"),))
 HELD: Final = Denied("hold", 0, 10, 60.0, hold=Hold("alice", "looking", 9e9))
 UP: Final = Container(State.UP, 100.0, "web/a", verdict=SICK)
-CLAIM: Final = ClaimToken(UP.claim_id)
+CLAIM: Final = Claim(UP.claim_id)
 VARIANTS: Final = {
     "plain": UP,
     "refused": UP._replace(answer=Denied("window", 10, 10, 60.0), refused=("window",), is_announced=True),

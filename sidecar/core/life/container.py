@@ -9,9 +9,9 @@ from math import inf
 from typing import Final, NamedTuple
 
 from sidecar.core.app_reports import Load
-from sidecar.core.claims import NO_IDENTITY, Answer, Presence, RandomIdentity
+from sidecar.core.claims import NO_IDENTITY, Answer, Claim, Presence, RandomIdentity, Request
 from sidecar.core.explain.samples import CullEvidence
-from sidecar.core.life.events import ClaimToken, CullOrder, Effect, Event, Request
+from sidecar.core.life.events import CullOrder, Effect, Event
 from sidecar.core.measure.usual import NO_BASELINE, Baseline
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import Evidence, Latch, Policy, State, Verdict
@@ -84,7 +84,7 @@ class Container(NamedTuple):
     @property
     def asking(self) -> bool:
         """Whether a claim is outstanding."""
-        return isinstance(self.outstanding, ClaimToken)
+        return isinstance(self.outstanding, Claim)
 
     @property
     def instance(self) -> str:

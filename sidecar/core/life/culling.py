@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sidecar.core.claims import MANUAL, Answer, Denied, Granted, Presence
+from sidecar.core.claims import MANUAL, Answer, Claim, Denied, Granted, Presence
 from sidecar.core.explain import reasons
 from sidecar.core.life import request
 from sidecar.core.life.container import Container, Step, enter, is_drained
@@ -20,7 +20,6 @@ from sidecar.core.life.events import (
     Answered,
     BeatAnswered,
     BeatUnanswered,
-    ClaimToken,
     ClearWindow,
     Culled,
     CullOrder,
@@ -126,7 +125,8 @@ def _claim(container: Container, now: float) -> Step:
         return Step(container._replace(ask_at=now))
     if container.order is None and container.verdict is not None and container.verdict.is_old:
         return Step(container._replace(ask_at=now + OLD_WAIT_S, answer=OLD_ERRORS, answered_at=now))
-    claim = ClaimToken(container.claim_id)
+    holder = container.identity.holder
+    claim = Claim(container.claim_id, container.instance, container.life, container.cause, holder)
     first = () if container.asked else (SaveMemory(),)
     return Step(request.ask(container, claim)._replace(asked=True), (*first, claim))
 
@@ -148,7 +148,7 @@ def answered(container: Container, trigger: Answered, now: float, policy: Policy
         return request.late(container, trigger, now, policy)
     refused, reason = container.refused, trigger.answer.reason if isinstance(trigger.answer, Denied) else ""
     answer = TokenAnswered(
-        trigger.request.id, trigger.answer, trigger.took_s, is_repeated=reason in refused, order=container.order
+        container.claim_id, trigger.answer, trigger.took_s, is_repeated=reason in refused, order=container.order
     )
     refused = (*refused, reason) if reason and not answer.is_repeated else refused
     container = request.take_answer(container, trigger.answer, now)._replace(answer=trigger.answer, refused=refused)
@@ -160,7 +160,7 @@ def _decided(container: Container, trigger: Answered, now: float, policy: Policy
     if not isinstance(trigger.answer, Granted):
         return _refused(container, trigger.answer, now, trigger.jitter, policy)
     if container.order is None and (container.verdict is None or container.verdict.is_fine):
-        return _recover(container, now, (GiveBack(trigger.request.id),))
+        return _recover(container, now, (GiveBack(container.claim_id),))
     return _cull(container, trigger, now, policy)
 
 
@@ -185,7 +185,7 @@ def _cull(container: Container, trigger: Answered, now: float, policy: Policy) -
     reason = reasons.verdict(verdict)
     if order is not None:
         reason = f"{reasons.ORDERED}; {reason}" if reason else reasons.ORDERED
-    after = request.out_of_balance(container, Latch(trigger.request.id, trigger.at, reason), now, policy)
+    after = request.out_of_balance(container, Latch(container.claim_id, trigger.at, reason), now, policy)
     culled = Culled(
         was=container.state,
         state=after.state,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sidecar.core.app_reports import Load
-from sidecar.core.claims import NO_IDENTITY, Answer, Fleet, Presence, RandomIdentity
+from sidecar.core.claims import NO_IDENTITY, Answer, Fleet, Presence, RandomIdentity, Request
 from sidecar.core.types import State, Verdict
 
 # -- triggers ------------------------------------------------------------------------------------------------------
@@ -86,27 +86,10 @@ Trigger = Judged | Answered | BeatAnswered | BeatUnanswered | AppRestarted | Cul
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimToken:
-    """Claim a token under this id; the reply is ``Answered``."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class RequestLease:
-    """Ask for the lease of a retirement, under the id of its holder; the reply is ``Answered``."""
-
-    id: str
-
-
-Request = ClaimToken | RequestLease
-
-
-@dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Give back the token or the lease of this id, which was or may have been granted and is not used."""
+    """Give back the token of a claim, or the lease of a holder, that was or may have been granted and is not used."""
 
-    id: str
+    holder: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +104,7 @@ class ClearWindow:
     heart: bool = True  # forget the heartbeat, too; heartbeats that stopped in a grace are still missing
 
 
+# A request is an effect, too; its reply is ``Answered``.
 Effect = Request | GiveBack | SaveMemory | ClearWindow
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sidecar.core.claims import Answer, Denied, Granted, Unknown
+from sidecar.core.claims import Answer, Claim, Denied, Granted, Request, Unknown, request_id
 from sidecar.core.life.container import Container, Step, enter
-from sidecar.core.life.events import Answered, ClaimToken, Event, GiveBack, Request, RetirementAnswered, TokenAnswered
+from sidecar.core.life.events import Answered, Event, GiveBack, RetirementAnswered, TokenAnswered
 from sidecar.core.types import CLAIM_JITTER, Latch, Policy, State, Verdict
 
 UNKNOWN_FIRST_S: Final = 1.0
@@ -40,14 +40,14 @@ def _unclear(container: Container, answer: Answer) -> Request | None:
 
 def late(container: Container, trigger: Answered, _now: float, _policy: Policy) -> Step:
     """Give back what may have been granted and is no longer needed, unless it is in use."""
-    request, answer = trigger.request, trigger.answer
+    holder, answer = request_id(trigger.request), trigger.answer
     event: Event = RetirementAnswered(answer)
-    if isinstance(request, ClaimToken):
-        event = TokenAnswered(request.id, answer, trigger.took_s, is_late=True)
-    is_kept = isinstance(answer, Denied) or request.id == _in_use(container)
-    if request == container.outstanding:
+    if isinstance(trigger.request, Claim):
+        event = TokenAnswered(holder, answer, trigger.took_s, is_late=True)
+    is_kept = isinstance(answer, Denied) or holder == _in_use(container)
+    if trigger.request == container.outstanding:
         container = container._replace(outstanding=None)
-    return Step(container, () if is_kept else (GiveBack(request.id),), (event,))
+    return Step(container, () if is_kept else (GiveBack(holder),), (event,))
 
 
 def _in_use(container: Container) -> str:
@@ -61,7 +61,7 @@ def unused(container: Container) -> tuple[GiveBack, ...]:
     """Give back what an unclear answer may have granted, when the container stops asking for it."""
     if container.unclear is None or container.outstanding is not None:
         return ()
-    return (GiveBack(container.unclear.id),)
+    return (GiveBack(request_id(container.unclear)),)
 
 
 def out_of_balance(

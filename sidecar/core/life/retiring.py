@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from sidecar.core.app_reports import Load
-from sidecar.core.claims import Granted
+from sidecar.core.claims import Granted, LeaseRequest
 from sidecar.core.explain import reasons
 from sidecar.core.life import culling, request
 from sidecar.core.life.container import Container, Step, enter
@@ -22,7 +22,6 @@ from sidecar.core.life.events import (
     Judged,
     Moved,
     NotHonoured,
-    RequestLease,
     Retired,
     RetirementAnswered,
     Revived,
@@ -92,7 +91,8 @@ def _retire(container: Container, now: float, policy: Policy) -> Step:
         container = enter(container, State.RETIRING, now)._replace(answer=None, lease_answer=None)
     if container.ask_at is not None and now < container.ask_at:
         return Step(container, events=events)
-    lease = RequestLease(container.identity.holder)
+    holder, slots = container.identity.holder, policy.retire_slots
+    lease = LeaseRequest(holder, container.instance, container.life, slots, policy.retire_timeout_s)
     return Step(request.ask(container, lease), (lease,), events)
 
 
@@ -104,7 +104,7 @@ def leased(container: Container, trigger: Answered, now: float, policy: Policy) 
     container = request.take_answer(container, trigger.answer, now)._replace(lease_answer=trigger.answer)
     if not isinstance(trigger.answer, Granted):
         return Step(request.again(container, trigger.answer, now, trigger.jitter, policy), events=(answered,))
-    holder, left_s = trigger.request.id, policy.retire_timeout_s
+    holder, left_s = container.identity.holder, policy.retire_timeout_s
     if trigger.answer.left_s is not None:
         left_s = min(left_s, trigger.answer.left_s)
     left_s -= trigger.took_s  # the store may have answered at once

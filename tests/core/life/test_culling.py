@@ -25,32 +25,32 @@ from harness.containers import (
     answered,
     asks,
     begun,
+    claim,
     heard,
+    lease,
     leased,
     step,
     step_and_beat,
 )
-from sidecar.core.claims import Answer
+from sidecar.core.claims import Answer, Claim
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container, resume
 from sidecar.core.life.culling import honour_s
 from sidecar.core.life.events import (
-    ClaimToken,
     ClearWindow,
     CullOrder,
     GiveBack,
     Judged,
-    RequestLease,
     SaveMemory,
     Trigger,
 )
 from sidecar.core.life.request import unknown_delay
 from sidecar.core.types import Latch, Policy, State
 
-Row = tuple[float, Trigger | Answer, State | type[ClaimToken]]
-"""Second, what happens, and the state it leads to; ``ClaimToken``: suspect, and a claim goes out."""
+Row = tuple[float, Trigger | Answer, State | type[Claim]]
+"""Second, what happens, and the state it leads to; ``Claim``: suspect, and a claim goes out."""
 
-SETTLED: list[Row] = [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, ClaimToken)]
+SETTLED: list[Row] = [(0, FINE, UP), (5, SICK, SUSPECT), (8, SICK, Claim)]
 """Up, sick at 5 s, asked at 8 s."""
 
 CULLED: list[Row] = [*SETTLED, (9, GRANTED, DRAINING)]
@@ -85,11 +85,11 @@ def idle(at: float) -> Judged:
         ),
         "unknown asks again after a second": (
             POLICY,
-            [*SETTLED, (9, UNKNOWN, SUSPECT), (9.999, SICK, SUSPECT), (10, SICK, ClaimToken)],
+            [*SETTLED, (9, UNKNOWN, SUSPECT), (9.999, SICK, SUSPECT), (10, SICK, Claim)],
         ),
         "denied asks again at the next check": (
             POLICY,
-            [*SETTLED, (9, DENIED, SUSPECT), (18.999, SICK, SUSPECT), (19, SICK, ClaimToken)],
+            [*SETTLED, (9, DENIED, SUSPECT), (18.999, SICK, SUSPECT), (19, SICK, Claim)],
         ),
     },
 )
@@ -99,8 +99,8 @@ def test_container_goes_its_way(policy: Policy, rows: list[Row]) -> None:
     for now, happened, expected in rows:
         event = answered(container, happened) if isinstance(happened, Answer) else happened
         container, effects = step_and_beat(container, event, now, policy)
-        state = SUSPECT if expected is ClaimToken else expected
-        assert (container.state, bool(asks(effects))) == (state, expected is ClaimToken), f"at {now} s"
+        state = SUSPECT if expected is Claim else expected
+        assert (container.state, bool(asks(effects))) == (state, expected is Claim), f"at {now} s"
 
 
 # -- what a claim waits for -----------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def settling() -> Container:
 
 @pytest.mark.parametrize("event", [SICK, ORDERED], ids=["due", "ordered"])
 def test_claim_waits_for_the_answer_to_a_request_for_a_lease_and_no_longer(event: Trigger) -> None:
-    waiting, effects = step(settling()._replace(outstanding=RequestLease("lease-1")), event, 8.0, POLICY)
+    waiting, effects = step(settling()._replace(outstanding=lease()), event, 8.0, POLICY)
     assert (waiting.due, waiting.asking, effects) == (None, False, ())
     assert step(waiting, SICK, 9.0, POLICY)[1] == ()
     answered_late, _ = step(waiting, leased(DENIED), 9.5, POLICY)
@@ -156,7 +156,7 @@ def test_announced_suspect_claims_when_it_has_settled_and_the_store_is_back(wait
 def test_order_claims_at_once(container: Container, policy: Policy) -> None:
     ordered, effects = step(container, ORDERED, 6.0, policy)
     assert (ordered.state, ordered.asking) == (SUSPECT, True)
-    assert effects == (SaveMemory(), ClaimToken(f"{APP}/one"))
+    assert effects == (SaveMemory(), claim(ordered))
     assert ordered.order == CullOrder("ann", "it leaks", container.state)
 
 

@@ -9,7 +9,6 @@ import pytest
 from harness.cases import cases
 from harness.containers import (
     AGING,
-    APP,
     BUSY,
     DENIED,
     DOWN,
@@ -27,6 +26,8 @@ from harness.containers import (
     UP,
     asks,
     begun,
+    claim,
+    lease,
     lease_wishes,
     leased,
     retired,
@@ -34,23 +35,22 @@ from harness.containers import (
     step,
 )
 from sidecar.core.app_reports import Load
-from sidecar.core.claims import NO_IDENTITY, Answer, Denied, RandomIdentity
+from sidecar.core.claims import NO_IDENTITY, Answer, Denied, LeaseRequest, RandomIdentity
 from sidecar.core.life.container import Container, resume
 from sidecar.core.life.events import (
+    Answered,
     AppRestarted,
-    ClaimToken,
     ClearWindow,
     GiveBack,
-    RequestLease,
     SaveMemory,
     Trigger,
 )
 from sidecar.core.life.retiring import due_at, is_due
 from sidecar.core.types import Latch, Policy, State
 
-ASK, RELEASE = RequestLease("lease-1"), GiveBack("lease-1")
+ASK, RELEASE = lease(), GiveBack("lease-1")
 PATIENT = AGING._replace(busy_load=0.5)
-Row = tuple[float, Trigger | Answer, State, list[RequestLease | GiveBack]]
+Row = tuple[float, Trigger | Answer, State, list[LeaseRequest | GiveBack]]
 """Second, what happens (an answer is that to our lease), the state it leads to, and what is wished of the lease."""
 
 
@@ -212,23 +212,24 @@ def test_revival_of_a_retired_container_resigns_and_leaves_it_in_peace_for_a_whi
     assert effects == (ClearWindow(heart=False), RELEASE, SaveMemory())
     assert (container.state, container.latch, container.life) == (UP, None, "revived-1")
     assert container.identity == RandomIdentity("lease-2")
-    check_story([(144.9, FINE, UP, []), (145, FINE, RETIRING, [RequestLease("lease-2")])], container=container)
+    check_story([(144.9, FINE, UP, []), (145, FINE, RETIRING, [lease("lease-2", "revived-1")])], container=container)
 
 
 def test_name_that_comes_while_the_lease_is_asked_for_is_no_other_life() -> None:
     """Another life would have replaced this one for the fleet, which gives the slot of the lease to the next."""
-    container = begun(AGING, None)
-    container = check_story(DUE, container=container)
+    container, _ = step(begun(AGING, None), FINE, 0.0, AGING)
+    container, effects = step(container, FINE, 100.0, AGING)
+    assert effects == (lease(incarnation="-"),)
     named, effects = step(container, AppRestarted("boot-1"), 101.0, AGING)
     assert (named.app_start, named.life, effects) == ("boot-1", container.life, (SaveMemory(),))
-    gone, _ = step(named, leased(GRANTED), 102.0, AGING)
+    gone, _ = step(named, Answered(lease(incarnation="-"), GRANTED, 1_000.0), 102.0, AGING)
     assert (gone.state, gone.lease, gone.life) == (DRAINING, "lease-1", container.life)
 
 
 def test_order_comes_before_a_retirement_whose_lease_may_have_been_granted() -> None:
     container = check_story([*DUE, (105, UNKNOWN, RETIRING, [])])
     ordered, effects = step(container, ORDERED, 105.5, AGING)
-    assert (ordered.state, effects) == (SUSPECT, (RELEASE, SaveMemory(), ClaimToken(f"{APP}/one")))
+    assert (ordered.state, effects) == (SUSPECT, (RELEASE, SaveMemory(), claim(ordered)))
 
 
 # -- when the retirement of a container is due, and which may wait ---------------------------------------------------

@@ -35,12 +35,14 @@ from harness.containers import (
     asking,
     asks,
     begun,
+    claim,
+    lease,
     leased,
     reachable,
     step,
     step_and_beat,
 )
-from sidecar.core.claims import MANUAL, Answer, Denied, Fleet, Presence
+from sidecar.core.claims import MANUAL, Answer, Claim, Denied, Fleet, Presence
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, resume, start
 from sidecar.core.life.events import (
@@ -49,12 +51,10 @@ from sidecar.core.life.events import (
     BeatAnswered,
     BeatUnanswered,
     Checked,
-    ClaimToken,
     ClearWindow,
     CullOrder,
     CullOrdered,
     Judged,
-    RequestLease,
     ReviveOrdered,
     SaveMemory,
     StopRequested,
@@ -64,7 +64,7 @@ from sidecar.core.life.events import (
 from sidecar.core.life.transitions import TRANSITIONS
 from sidecar.core.types import Hold, Policy, Reason, State, Verdict
 
-CLAIM, ASK_LEASE = ClaimToken(f"{APP}/one"), RequestLease("lease-1")
+CLAIM, ASK_LEASE = claim(asking()), lease()
 HELD = DENIED._replace(reason="hold", hold=Hold("ann", "deploy", 1_000.0))
 
 # -- every pair -----------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def variants(event: type, container: Container) -> list[Trigger]:
         Judged: [FINE, SICK, BUSY, FINE._replace(idle_at=5.0)],
         CullOrdered: [ORDERED],
         ReviveOrdered: [REVIVED],
-        Answered: [*answers, *(answer._replace(request=ClaimToken("foreign")) for answer in answers), *leases],
+        Answered: [*answers, *(answer._replace(request=Claim("foreign")) for answer in answers), *leases],
         BeatAnswered: [
             BeatAnswered(presence, life, Fleet(3)) for presence in Presence for life in (container.life, "x")
         ],
@@ -293,7 +293,7 @@ def test_cause_is_that_of_the_suspicion_and_stays_until_the_container_is_back(
     container, found = begun(policy), []
     for now, trigger in enumerate(triggers):
         if isinstance(trigger, Answer):
-            container = container._replace(outstanding=ClaimToken(container.claim_id))
+            container = container._replace(outstanding=claim(container))
             trigger = answered(container, trigger)  # noqa: PLW2901 - the answer to the claim of now
         container, _ = step_and_beat(container, trigger, 100.0 * now, policy)
         found.append(container.cause)
@@ -329,10 +329,10 @@ def test_answer_that_is_none_of_the_three_is_not_a_token() -> None:
 def test_first_claim_of_a_life_is_written_down_before_it_is_made() -> None:
     suspect, _ = step_and_beat(begun(), SICK, 0.0, POLICY)
     suspect, effects = step(suspect, SICK, 3.0, POLICY)
-    assert effects == (SaveMemory(), ClaimToken(f"{APP}/one"))
+    assert effects == (SaveMemory(), claim(suspect))
     suspect, _ = step(suspect, answered(suspect, DENIED), 4.0, POLICY)
     _, effects = step(suspect, SICK, 14.0, POLICY)
-    assert effects == (ClaimToken(f"{APP}/one"),)
+    assert effects == (claim(suspect),)
 
 
 def test_claim_made_without_a_name_is_still_the_claim_of_that_life_after_a_kill() -> None:

@@ -30,7 +30,7 @@ from harness.containers import (
     reachable,
 )
 from harness.strategies import built
-from sidecar.core.claims import Answer, Denied, Fleet, Granted, Presence, RandomIdentity
+from sidecar.core.claims import Answer, Claim, Denied, Fleet, Granted, LeaseRequest, Presence, RandomIdentity
 from sidecar.core.life import transitions
 from sidecar.core.life.container import Container, resume, start
 from sidecar.core.life.events import (
@@ -38,12 +38,10 @@ from sidecar.core.life.events import (
     AppRestarted,
     BeatAnswered,
     BeatUnanswered,
-    ClaimToken,
     Effect,
     GiveBack,
     Judged,
     Moved,
-    RequestLease,
     ReviveOrdered,
     StopRequested,
     Trigger,
@@ -121,19 +119,19 @@ class AnyLife(RuleBasedStateMachine):
         return before, effects
 
     def check_effect(self, effect: Effect, before: Container) -> None:
-        if isinstance(effect, ClaimToken):
-            self.check_claim(effect.id)
-        elif isinstance(effect, RequestLease):
+        if isinstance(effect, Claim):
+            self.check_claim(effect.claim_id)
+        elif isinstance(effect, LeaseRequest):
             assert (self.policy.enforce, self.container.state, self.claiming, self.leasing) == (True, RETIRING, "", "")
             assert self.now >= self.born + 0.9 * self.policy.lifetime_s > self.born
-            assert effect.id == self.container.identity.holder not in self.holders_of_others
-            self.leasing = effect.id
+            assert effect.holder == self.container.identity.holder not in self.holders_of_others
+            self.leasing = effect.holder
         elif isinstance(effect, GiveBack):
-            assert effect.id not in self.in_use(), "what it is out of balance under"
-            assert effect.id in {before.claim_id, before.identity.holder, before.lease} | self.claims_of_others | (
+            assert effect.holder not in self.in_use(), "what it is out of balance under"
+            assert effect.holder in {before.claim_id, before.identity.holder, before.lease} | self.claims_of_others | (
                 self.holders_of_others | set(self.asked)
             )
-            self.granted.discard(effect.id)
+            self.granted.discard(effect.holder)
 
     def check_claim(self, claim_id: str) -> None:
         assert self.is_sick or self.is_ordered
@@ -183,7 +181,7 @@ class AnyLife(RuleBasedStateMachine):
         self.note(answer, claim_id)
         has_to_go = isinstance(answer, Granted) and (self.is_sick or self.is_ordered)
         self.used |= {claim_id} if has_to_go else set()
-        before, _ = self.feel(Answered(ClaimToken(claim_id), answer, self.now, jitter))
+        before, _ = self.feel(Answered(cast("Claim", self.container.outstanding), answer, self.now, jitter))
         self.was_answered, self.is_ordered = True, False
         if has_to_go and self.policy.enforce:
             assert (self.container.state, self.container.lease) == (DRAINING if self.policy.drain_s else DOWN, "")
@@ -195,7 +193,8 @@ class AnyLife(RuleBasedStateMachine):
         self.now += pause
         holder, self.leasing = self.leasing, ""
         self.note(answer, holder)
-        before, _ = self.feel(Answered(RequestLease(holder), answer, self.now, jitter, took_s))
+        request = cast("LeaseRequest", self.container.outstanding)
+        before, _ = self.feel(Answered(request, answer, self.now, jitter, took_s))
         assert bool(self.container.lease) is (before.state is RETIRING and isinstance(answer, Granted))
 
     def note(self, answer: Answer, holder: str) -> None:
@@ -209,7 +208,7 @@ class AnyLife(RuleBasedStateMachine):
         holder = data.draw(st.sampled_from(sorted(others)))
         if holder == self.claiming or (holder in self.granted and holder not in self.in_use()):
             return
-        request = RequestLease(holder) if of_lease else ClaimToken(holder)
+        request = LeaseRequest(holder, "", "", "1", 60.0) if of_lease else Claim(holder)
         before, effects = self.feel(Answered(request, answer, self.now))
         is_kept = isinstance(answer, Denied) or holder in self.in_use()
         assert (self.container, effects) == (before, () if is_kept else (GiveBack(holder),))
@@ -252,7 +251,7 @@ class AnyLife(RuleBasedStateMachine):
         claiming, leased = self.claiming, {self.container.identity.holder, self.container.lease}
         before, effects = self.feel(trigger)
         is_lost = before.state is SUSPECT and (claiming or before.claim_id in self.granted - self.in_use())
-        given_back = [effect.id for effect in effects if isinstance(effect, GiveBack)]
+        given_back = [effect.holder for effect in effects if isinstance(effect, GiveBack)]
         assert claiming in ("", *given_back) or before.state is not SUSPECT
         assert not is_lost or given_back == [before.claim_id] or before.would_down
         self.claims_of_others |= set(self.asked)
@@ -308,7 +307,7 @@ class AnyLife(RuleBasedStateMachine):
     @invariant()
     def one_request_at_a_time(self) -> None:
         container = self.container
-        assert isinstance(container.outstanding, RequestLease) is bool(self.leasing)
+        assert isinstance(container.outstanding, LeaseRequest) is bool(self.leasing)
         if container.state is SUSPECT:
             assert container.asking is bool(self.claiming)
 
