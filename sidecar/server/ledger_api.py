@@ -92,24 +92,18 @@ def _since(value: object) -> float:
 
 
 def _after(value: object) -> str:
-    text = str(value)
-    if text and not _AFTER.fullmatch(text):
+    if value and not _AFTER.fullmatch(str(value)):
         raise ValueError("takes the id of an event")
-    return text
+    return str(value)
 
 
 def _most(value: object) -> int:
-    text = str(value)
-    if not _MOST.fullmatch(text) or not 1 <= int(text) <= MOST:
+    if not _MOST.fullmatch(str(value)) or not 1 <= int(str(value)) <= MOST:
         raise ValueError(f"takes 1 to {MOST}")
-    return int(text)
+    return int(str(value))
 
 
-_READERS: Final[Readers] = {
-    "since": ("since_s", _since),
-    "after": ("after", _after),
-    "most": ("most", _most),
-}
+_READERS: Final[Readers] = {"since": ("since_s", _since), "after": ("after", _after), "most": ("most", _most)}
 
 
 def _fields(entry: Entry) -> dict[str, Any]:

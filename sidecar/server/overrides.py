@@ -7,12 +7,12 @@ or 202 if that takes longer than ``limit_s``; no other listener waits with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.claims import Denied, Granted
+from sidecar.core.claims import Answer, Denied, Granted
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container, Record
 from sidecar.core.life.events import (
@@ -48,11 +48,6 @@ class OrderOutcome(NamedTuple):
 
 PENDING: Final = OrderOutcome("pending", "there is no answer yet: GET /why shows the outcome", HTTPStatus.ACCEPTED)
 STOPPING: Final = OrderOutcome("stopping", "the sidecar is stopping", HTTPStatus.CONFLICT)
-RESTARTED: Final = OrderOutcome(
-    "restarted", "the app has restarted, and the order was for its previous incarnation", HTTPStatus.CONFLICT
-)
-REVIVED: Final = OrderOutcome("revived", "it is up again, with an empty window")
-WOULD_CULL: Final = OrderOutcome("would_cull", "granted, but shadow mode leaves the container up")
 
 
 class OverridesApi:
@@ -129,10 +124,10 @@ class _Waiting:
         """The order's outcome, if this event decides it."""
         if _key(getattr(event, "order", None)) == _key(self.order):
             self.is_taken = self.is_taken or isinstance(event, OrderTaken)
-            decide = _DECIDED.get(type(event))
-            return decide(event, container) if decide else None
+            return _outcome(event, container)
         if self.is_taken and isinstance(event, Restarted):
-            return RESTARTED
+            sentence = "the app has restarted, and the order was for its previous incarnation"
+            return OrderOutcome("restarted", sentence, HTTPStatus.CONFLICT)
         return STOPPING if self.is_taken and isinstance(event, Moved) and event.state is State.STOPPING else None
 
 
@@ -141,10 +136,24 @@ def _key(order: Ordered | CullOrder | None) -> tuple[object, ...]:
     return () if order is None else (isinstance(order, ReviveOrdered), order.author, order.reason)
 
 
-def _ignored(event: OrderIgnored, container: Container) -> OrderOutcome:
+def _outcome(event: Event, container: Container) -> OrderOutcome | None:
+    """The outcome of the order that this event is about; None if it decides nothing yet."""
+    match event:
+        case OrderIgnored():
+            return _ignored(event.order, container)
+        case TokenAnswered():
+            return _answered(event.answer)
+        case WouldCull():
+            return OrderOutcome("would_cull", "granted, but shadow mode leaves the container up")
+        case Revived():
+            return OrderOutcome("revived", "it is up again, with an empty window")
+    return None
+
+
+def _ignored(order: Ordered, container: Container) -> OrderOutcome:
     if container.state is State.STOPPING:
         return STOPPING
-    if isinstance(event.order, ReviveOrdered):
+    if isinstance(order, ReviveOrdered):
         return OrderOutcome("not_down", f"it is {container.state}: there is nothing to revive", HTTPStatus.CONFLICT)
     if container.latch is not None:
         return OrderOutcome("already", f"it is {container.state} already: {container.latch.reason}")
@@ -153,19 +162,10 @@ def _ignored(event: OrderIgnored, container: Container) -> OrderOutcome:
     return OrderOutcome("already", "in shadow mode it would be down already")
 
 
-def _answered(event: TokenAnswered, _container: Container) -> OrderOutcome:
-    answer = event.answer
+def _answered(answer: Answer) -> OrderOutcome:
     sentence, word = reasons.answer(answer), reasons.reason_word(answer)
     if isinstance(answer, Granted):
         return OrderOutcome("granted", sentence, reason=word)
     if isinstance(answer, Denied):
         return OrderOutcome("denied", sentence, HTTPStatus.CONFLICT, word, round(answer.retry_after_s, 3))
     return OrderOutcome("unknown", sentence, replies.status_of(answer), word)
-
-
-_DECIDED: Final[Mapping[type[Event], Callable[[Any, Container], OrderOutcome]]] = {
-    OrderIgnored: _ignored,
-    TokenAnswered: _answered,
-    WouldCull: lambda *_: WOULD_CULL,
-    Revived: lambda *_: REVIVED,
-}
