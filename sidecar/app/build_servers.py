@@ -22,13 +22,13 @@ from sidecar.net.listening import naming_setting
 from sidecar.net.tls import ServerTls
 from sidecar.server import health
 from sidecar.server.agent_check import AgentCheck
+from sidecar.server.container_orders import ContainerOrders
 from sidecar.server.fleet_api import FleetApi
 from sidecar.server.health import MetricsPage, public_pages
+from sidecar.server.hold_orders import HoldOrders
 from sidecar.server.ledger_api import get_events
 from sidecar.server.listeners import Listeners
 from sidecar.server.local_server import LocalServer
-from sidecar.server.orders import HoldsApi
-from sidecar.server.overrides import OverridesApi
 from sidecar.server.page import status_page
 from sidecar.server.public import PublicServer
 from sidecar.server.request_check import RequestCheck, TokenCheck
@@ -220,7 +220,7 @@ def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
     """The routes of the local listener, and those of the page listener: what a command may ask from another machine."""
     config = sidecar.config
     limit_s = config.redis.redis_timeout + STORE_WAIT_S
-    holds = HoldsApi(
+    holds = HoldOrders(
         sidecar.budget,
         instance=config.identity.instance,
         limit_s=limit_s,
@@ -228,10 +228,10 @@ def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
         log=logger.warning,
         record=sidecar.ledger.add,
     )
-    overrides = OverridesApi(
+    container_orders = ContainerOrders(
         sidecar.controller.inbox.put, instance=config.identity.instance, limit_s=limit_s, log=logger.warning
     )
-    sidecar.observers.steps.append(overrides.notice)
+    sidecar.observers.steps.append(container_orders.notice)
     events = get_events(
         sidecar.budget.entries,
         sidecar.ledger.local,
@@ -252,7 +252,7 @@ def _routes(sidecar: Sidecar, why: Why) -> tuple[web.Routes, web.Routes]:
         snapshot=sidecar.snapshot,
         mode=config.identity.mode,
     )
-    return {**reports, **overrides.routes(), **remote}, remote
+    return {**reports, **container_orders.routes(), **remote}, remote
 
 
 def _fleet(sidecar: Sidecar, limit_s: float) -> FleetApi:

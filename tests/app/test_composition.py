@@ -36,11 +36,11 @@ FAILURES: Final = {
 OBSERVERS: Final = {
     "steps": [
         "Actuator.notice",
+        "ContainerOrders.notice",
         "Ledger.notice",
         "Log.observe",
         "Messenger.notice",
         "Metrics.observe",
-        "OverridesApi.notice",
     ],
     "beats": ["Ledger.beaten", "Log.beaten", "Messenger.beaten", "Metrics.beaten"],
     "scrapes": ["Log.scraped", "Metrics.scraped"],
@@ -89,7 +89,7 @@ async def test_every_part_goes_by_the_clock_that_it_is_made_for(facts: Facts) ->
     assert {key for key, values in clocks.items() if values == {"monotonic"}} == clocks.keys() - BY_BOOT_TIME
     assert {key for key, values in walls.items() if values != {"time"}} == set()
     owners = {key.partition(".")[0] for key in walls}
-    assert owners >= {"FleetApi", "HoldsApi", "Controller", "Ledger", "Messenger", "WhySources"}
+    assert owners >= {"FleetApi", "HoldOrders", "Controller", "Ledger", "Messenger", "WhySources"}
 
 
 async def test_shared_budget_goes_by_the_same_clocks() -> None:
@@ -105,7 +105,7 @@ async def test_a_failure_is_counted_where_it_happened(facts: Facts) -> None:
 
 
 async def test_advice_to_a_person_is_a_warning_in_the_log(facts: Facts) -> None:
-    given = ("Actuator.on_missing", "Datagrams.on_advice", "HoldsApi.log", "OverridesApi.log")
+    given = ("Actuator.on_missing", "Datagrams.on_advice", "HoldOrders.log", "ContainerOrders.log")
     assert {key: [*facts[key]] for key in given} == {key: ["Logger.warning"] for key in given}
 
 

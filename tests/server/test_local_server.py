@@ -34,7 +34,7 @@ class Handlers:
 
     def __init__(self) -> None:
         self.begun = 0
-        self.ended = 0
+        self.ended: list[str] = []
         self.may_end = asyncio.Event()
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
@@ -46,10 +46,10 @@ class Handlers:
     async def refuse(self, _request: web.BaseRequest) -> web.Response:
         raise web.HttpError(401, "token", "token: wrong")
 
-    async def wait(self, _request: web.BaseRequest) -> web.Response:
+    async def wait(self, request: web.BaseRequest) -> web.Response:
         self.begun += 1
         await self.may_end.wait()
-        self.ended += 1
+        self.ended.append(request.path)
         return web.json_response({})
 
     async def long(self, _request: web.BaseRequest) -> web.Response:
@@ -224,8 +224,8 @@ async def test_order_is_carried_out_also_when_its_client_leaves(server: LocalSer
         wire.reset()
     await eventually(lambda: len(server._answering) == 0, timeout_s=60, what="both are over for their clients")
     handlers.may_end.set()
-    await eventually(lambda: handlers.ended == 1, timeout_s=60, what="the order is carried out")
-    assert handlers.ended == 1, "nobody waits for the other answer"
+    await eventually(lambda: handlers.ended, timeout_s=60, what="the order is carried out")
+    assert handlers.ended == ["/hold"], "nobody waits for the other answer"
 
 
 async def test_unix_socket_is_for_owner_and_group_and_an_answer_under_way_is_waited_for_at_the_end(

@@ -15,7 +15,8 @@ from sidecar.core.fleet.members import MemberList
 from sidecar.core.types import Entry, Hold
 from sidecar.inputs.report_bodies import BadReportError
 from sidecar.net import web
-from sidecar.server.orders import NO_REASON, HoldsApi, Order, read_cull_or_revive, read_hold, read_release
+from sidecar.server.hold_orders import HoldOrders
+from sidecar.server.orders import NO_REASON, Order, read_cull_or_revive, read_hold, read_release
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -144,7 +145,7 @@ class HoldsRig:
 
     def routes(self) -> web.Routes:
         log, record = self.log.append, self.ledger.append
-        return HoldsApi(self.budget, instance="a", limit_s=0.2, wall=lambda: NOW_S, log=log, record=record).routes()
+        return HoldOrders(self.budget, instance="a", limit_s=0.2, wall=lambda: NOW_S, log=log, record=record).routes()
 
 
 @pytest.fixture

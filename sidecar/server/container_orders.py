@@ -50,7 +50,7 @@ PENDING: Final = OrderOutcome("pending", "there is no answer yet: GET /why shows
 STOPPING: Final = OrderOutcome("stopping", "the sidecar is stopping", HTTPStatus.CONFLICT)
 
 
-class OverridesApi:
+class ContainerOrders:
     """Passes orders for ``instance`` to ``put``; ``notice`` must observe every step of the controller.
 
     ``log`` takes a sentence for each order.

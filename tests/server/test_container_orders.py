@@ -25,7 +25,7 @@ from sidecar.core.life.events import (
     Trigger,
 )
 from sidecar.core.types import Evidence, Policy, State, Verdict
-from sidecar.server.overrides import OverridesApi
+from sidecar.server.container_orders import ContainerOrders
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ class Box:
         self.log: list[str] = []
         self.is_stuck = False
         self.has_order = asyncio.Event()
-        self.overrides = OverridesApi(self.put, instance="a", limit_s=limit_s, log=self.log.append)
+        self.orders = ContainerOrders(self.put, instance="a", limit_s=limit_s, log=self.log.append)
         self.step(FINE)
 
     def put(self, event: CullOrdered | ReviveOrdered) -> None:
@@ -55,7 +55,7 @@ class Box:
 
     def step(self, event: Trigger) -> None:
         self.container, effects, events = transitions.step(self.container, event, 1.0, self.policy)
-        self.overrides.notice(Record(events, self.container, Evidence(60)))
+        self.orders.notice(Record(events, self.container, Evidence(60)))
         for effect in effects:
             if isinstance(effect, Claim) and self.reply is not None:
                 self.step(Answered(effect, self.reply, 1_700_000_000.0))
@@ -74,7 +74,7 @@ def observed() -> Observed:
 @pytest.fixture
 async def wire(box: Box, observed: Observed) -> AsyncIterator[RawConnection]:
     async with (
-        serving(box.overrides.routes(), observed) as listener,
+        serving(box.orders.routes(), observed) as listener,
         await RawConnection.to(listener) as wire,
     ):
         yield wire
@@ -141,13 +141,13 @@ async def test_order_that_waits_for_the_controller_is_not_answered_by_what_comes
     box = Box(limit_s=60)
     box.is_stuck = True
     async with (
-        serving(box.overrides.routes(), observed) as listener,
+        serving(box.orders.routes(), observed) as listener,
         await RawConnection.to(listener) as cull,
         await RawConnection.to(listener) as revive,
     ):
         for wire, path in ((cull, "/cull"), (revive, "/revive")):
             await wire.send(post(path, json.dumps(ORDER).encode()))
-        await eventually(lambda: len(box.overrides._waiting) == 2, timeout_s=60, what="both wait")
+        await eventually(lambda: len(box.orders._waiting) == 2, timeout_s=60, what="both wait")
         box.step(AppRestarted("2"))
         box.step(ReviveOrdered("alice", f"stuck ({TCP})"))
         assert _told(await revive.answer()) == (409, "not_down", "")
@@ -159,7 +159,7 @@ async def test_order_that_waits_for_the_controller_is_not_answered_by_what_comes
 async def test_order_overtaken_by_another_event_says_so(observed: Observed, event: Trigger) -> None:
     box = Box(limit_s=60)
     box.reply = None
-    async with serving(box.overrides.routes(), observed) as listener, await RawConnection.to(listener) as wire:
+    async with serving(box.orders.routes(), observed) as listener, await RawConnection.to(listener) as wire:
         await wire.send(post("/cull", json.dumps(ORDER).encode()))
         async with asyncio.timeout(5):
             await box.has_order.wait()
@@ -192,7 +192,7 @@ async def test_culled_container_is_revived(wire: RawConnection, box: Box) -> Non
 
 async def test_shadow_mode_only_says_what_would_happen(observed: Observed) -> None:
     box = Box(Policy(enforce=False))
-    async with serving(box.overrides.routes(), observed) as listener, await RawConnection.to(listener) as wire:
+    async with serving(box.orders.routes(), observed) as listener, await RawConnection.to(listener) as wire:
         assert _told(await _order(wire, "/cull")) == (200, "would_cull", "")
         assert box.container.haproxy_up
         assert _told(await _order(wire, "/cull")) == (200, "already", "")
