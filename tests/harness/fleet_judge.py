@@ -191,8 +191,8 @@ class Judge:
 
     def stepped(self, now_us: int, by_us: int) -> None:
         """The clock of the server was set: beats may seem younger, and pauses shorter."""
-        for one in self.heard.values():
-            one.at_us = now_us + by_us
+        for beat in self.heard.values():
+            beat.at_us = now_us + by_us
         self.outage_cull_us = None
         self.paused_until_us.clear()
         for down in self.downs:
@@ -219,24 +219,24 @@ class Judge:
     def granted(self, down: Down, life: str, terms: FleetSettings) -> None:
         """Judge a grant when the server has written it."""
         now_us = down.at_us
-        known = next((one for one in self.downs if one.claim == down.claim), None)
+        former = next((each for each in self.downs if each.claim == down.claim), None)
         self._hold_is_kept(down, now_us)
-        if known is None or known.is_standing is False:
+        if former is None or former.is_standing is False:
             self._floor_is_kept(down, terms, now_us)
             self._name_is_one(down, life)
             if not down.is_lease:
                 self._trial_is_kept(down, terms, now_us)
-            if not down.is_lease and known is None:
+            if not down.is_lease and former is None:
                 self._spacing_is_kept(down, terms)
-        if known is not None:
-            self.downs.remove(known)
+        if former is not None:
+            self.downs.remove(former)
         self.downs.append(down)
         if not down.is_lease:
             self.touched_us[down.cause] = now_us
 
     def goes_down(self, claim: str, terms: FleetSettings, now_us: int) -> None:
         """Judge a grant when its container goes down."""
-        down = next(one for one in self.downs if one.claim == claim)
+        down = next(down for down in self.downs if down.claim == claim)
         down.is_reported = True
         if down.is_lease:
             self._slots_are_kept(down, now_us)
@@ -248,9 +248,9 @@ class Judge:
     def in_force(self, terms: FleetSettings, now_us: int) -> list[FleetSettings]:
         """The terms of the requester, and all terms that the server certainly heard within their expiry."""
         heard = {
-            one.terms
-            for one in self.heard.values()
-            if one.terms_at < self.moment and now_us - one.at_us < one.terms.expiry_us - US_PER_S
+            beat.terms
+            for beat in self.heard.values()
+            if beat.terms_at < self.moment and now_us - beat.at_us < beat.terms.expiry_us - US_PER_S
         }
         return [terms] if self.is_lost or self.is_split else [terms, *(heard - {terms})]
 
@@ -264,61 +264,58 @@ class Judge:
                 raise BrokenPromiseError(f"{down.instance} goes down under the hold of {scope or 'the service'}")
 
     def _name_is_one(self, down: Down, life: str) -> None:
-        one = self.heard.get(down.instance)
-        if one is None or one.life == life or one.moment >= self.moment or self.is_split:
+        beat = self.heard.get(down.instance)
+        if beat is None or beat.life == life or beat.moment >= self.moment or self.is_split:
             return
-        if down.at_us - one.at_us < one.terms.expiry_us - US_PER_S:
-            raise BrokenPromiseError(f"{down.instance} goes down as incarnation {life}, and the last beat is of {one}")
+        if down.at_us - beat.at_us < beat.terms.expiry_us - US_PER_S:
+            raise BrokenPromiseError(f"{down.instance} goes down as incarnation {life}, and the last beat is of {beat}")
 
     def _floor_is_kept(self, down: Down, terms: FleetSettings, now_us: int) -> None:
         """Enough of the members that the server heard stay up."""
-        gone = {
-            one.instance
-            for one in self.downs
-            if one.is_down and (one.is_reported or now_us - one.at_us < self.window_us)
-        }
+        away = [each for each in self.downs if each.is_down]
+        gone = {each.instance for each in away if each.is_reported or now_us - each.at_us < self.window_us}
         names = {
             name
-            for name, one in self.heard.items()
-            if self.began_us - one.at_us <= max(terms.expiry_us, one.terms.expiry_us)
+            for name, beat in self.heard.items()
+            if self.began_us - beat.at_us <= max(terms.expiry_us, beat.terms.expiry_us)
         }
         names |= {name for name, at in self.left.items() if at == self.moment}  # they left after the claim was read
         available = names - gone
         window_us = min(self.window_us, terms.window_us)
-        missing = {one.instance for one in self.downs if one.is_down and one.is_open and now_us - one.at_us < window_us}
+        missing = {each.instance for each in away if each.is_open and now_us - each.at_us < window_us}
         missing -= available | {down.instance}
         fleet = len(available | {down.instance}) + max(0, len(missing) - self.newcomers)
         if fleet > 1:
             self.several_us = now_us
-        for one in self.in_force(terms, now_us):
-            floor = Share.load(one.min_healthy).at_least(fleet)
+        for settings in self.in_force(terms, now_us):
+            floor = Share.load(settings.min_healthy).at_least(fleet)
             stay = len(available - {down.instance})
             is_single = fleet == 1 and (now_us - self.several_us > HOUR_US - MINUTE_US or self.is_lost)
             if stay < floor and not is_single:
                 raise BrokenPromiseError(f"{down.instance} goes down: {stay} of {fleet} stay, the floor is {floor}")
 
     def _trial_is_kept(self, down: Down, terms: FleetSettings, now_us: int) -> None:
-        if self.is_split or not any(one.trial for one in self.in_force(terms, now_us)):
+        if self.is_split or not any(settings.trial for settings in self.in_force(terms, now_us)):
             return
         cause = down.cause
         if now_us < self.paused_until_us.get(cause, 0):
             raise BrokenPromiseError(f"{down.instance} goes down in a pause of {cause}")
-        out = Counter(one.cause for one in self._open() if now_us - one.at_us < self.window_us)
+        out = Counter(each.cause for each in self._open() if now_us - each.at_us < self.window_us)
         limit = self.limits.get(cause, 1)
         if out[cause] >= limit:
             raise BrokenPromiseError(f"{down.instance} goes down: {out[cause]} for {cause} are out, of {limit}")
-        unproven = sum(self.limits.get(one, 1) == 1 for one in out if one != cause)
+        unproven = sum(self.limits.get(other, 1) == 1 for other in out if other != cause)
         if limit == 1 and unproven >= UNPROVEN:
             raise BrokenPromiseError(f"{down.instance} goes down: {dict(out)} are being tried already")
 
     def _spacing_is_kept(self, down: Down, terms: FleetSettings) -> None:
-        last_us = max((one.at_us for one in self.downs if not one.is_lease), default=0)
+        last_us = max((each.at_us for each in self.downs if not each.is_lease), default=0)
         if last_us and down.at_us - last_us < terms.spacing_us - self.slack_us:
             raise BrokenPromiseError(f"{down.instance} goes down {down.at_us - last_us} us after the one before")
 
     def _outage_has_one_cull(self, down: Down, terms: FleetSettings) -> None:
         """A cull in an outage does not help, so the next one for this cause comes a window later at the earliest."""
-        if down.cause != self.outage or not any(one.trial for one in self.in_force(terms, down.at_us)):
+        if down.cause != self.outage or not any(settings.trial for settings in self.in_force(terms, down.at_us)):
             return
         last_us = self.outage_cull_us
         if last_us is not None and 0 < down.at_us - last_us < self.window_us - self.slack_us:
@@ -328,12 +325,13 @@ class Judge:
 
     def _bound_is_kept(self, down: Down, terms: FleetSettings) -> None:
         now_us = down.at_us
-        for one in self.in_force(terms, now_us):
-            window_us = one.window_us - self.slack_us
-            taken = [it for it in self.downs if it.is_reported and not it.is_lease and now_us - it.at_us <= window_us]
-            kept = [it for it in taken if it.claim not in self.refunded]
-            if len(taken) > self._most(one) or len(kept) > self._most(replace(one, refund_max=-1)):
-                raise BrokenPromiseError(f"{len(taken)} went down within {window_us} us, by {one}")
+        culls = [each for each in self.downs if each.is_reported and not each.is_lease]
+        for settings in self.in_force(terms, now_us):
+            window_us = settings.window_us - self.slack_us
+            taken = [each for each in culls if now_us - each.at_us <= window_us]
+            kept = [each for each in taken if each.claim not in self.refunded]
+            if len(taken) > self._most(settings) or len(kept) > self._most(replace(settings, refund_max=-1)):
+                raise BrokenPromiseError(f"{len(taken)} went down within {window_us} us, by {settings}")
 
     def _most(self, terms: FleetSettings) -> int:
         capacity = Share.load(terms.capacity).amount
@@ -342,6 +340,7 @@ class Judge:
         return capacity if terms.refund_max < 0 else terms.refund_max or 3 * capacity
 
     def _slots_are_kept(self, down: Down, now_us: int) -> None:
-        used = sum(one.is_lease and one.is_down and one.is_open and now_us < one.until_us for one in self.downs)
+        leases = [down for down in self.downs if down.is_lease and down.is_down and down.is_open]
+        used = sum(now_us < lease.until_us for lease in leases)
         if used - self.newcomers > down.slots:
             raise BrokenPromiseError(f"{used} retire at a time, of {down.slots}")
