@@ -1,24 +1,23 @@
-"""The store of the service ``app``, beats for it, and minimal claims: read, and commit if there is a token."""
+"""The store of the service ``app``, and minimal claims: read, and commit if there is a token."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar.core.claims import Beat, Presence
+from harness.claims import S, beat
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, HoldRow
 from sidecar.core.fleet.view import Edits
-from sidecar.core.types import US_PER_S
 from sidecar.store.protocol import Conflict, Over, Store, StoreError
 from sidecar.store.redis import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
+    from sidecar.core.claims import Beat
     from sidecar.core.fleet.view import BeatReply, View
 
-S: Final = US_PER_S
 HOLD: Final = HoldRow("ada", "look", 1, 2)
 CULL: Final = Cull("claim", "1", "redis", 1)
 PREFIX: Final = "{ha:default/app}"
@@ -32,16 +31,6 @@ FRESH, REPLAYED, SECOND, HEARD, REACHED = "granted 1", "replayed 1", "granted 2"
 def redis_store(url: str, **changes: Any) -> RedisStore:
     """The store in the Redis at ``url``, with a timeout of 5 s unless ``changes`` has another."""
     return RedisStore(url, **{"prefix": PREFIX, "timeout_s": 5.0, **changes})
-
-
-def beat(name: str, presence: Presence = Presence.WELL, life: str = "1", **more: Any) -> Beat:
-    """A beat."""
-    return Beat(name, life, presence, **more)
-
-
-def suspect(name: str, kind: str = "redis", life: str = "1", **more: Any) -> Beat:
-    """The beat of a suspect."""
-    return Beat(name, life, Presence.SUSPECT, kind, **more)
 
 
 async def send_beat(store: Store, sent: Beat, settings: str = SETTINGS) -> BeatReply:

@@ -14,8 +14,9 @@ import pytest
 from fakeredis import TcpFakeServer
 from redis import Redis
 
+from harness.claims import S
 from harness.memory_store import MemoryStore
-from harness.stores import S, redis_store
+from harness.stores import redis_store
 from sidecar.store.alone import AloneStore
 from sidecar.store.protocol import Store
 from sidecar.store.redis import RedisStore

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from harness.claims import beat, suspect
 from harness.sentinels import MASTER, masters_reply
-from harness.stores import CULL, HOLD, beat, commit, look, redis_store, send_beat, suspect
+from harness.stores import CULL, HOLD, commit, look, redis_store, send_beat
 from sidecar.core.claims import Presence
 from sidecar.core.types import Entry
 from sidecar.store.protocol import StoreError

@@ -6,20 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.stores import (
-    CAPACITY,
-    CULL,
-    EXPIRY_US,
-    HOLD,
-    SETTINGS,
-    WINDOW_US,
-    S,
-    beat,
-    commit,
-    look,
-    send_beat,
-    suspect,
-)
+from harness.claims import S, beat, suspect
+from harness.stores import CAPACITY, CULL, EXPIRY_US, HOLD, SETTINGS, WINDOW_US, commit, look, send_beat
 from sidecar.core.claims import Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot
@@ -350,10 +338,11 @@ async def test_more_culls_than_a_script_hands_over_at_once_are_all_looked_for(st
 
 @of_a_fleet
 async def test_line_break_in_what_an_app_says_splits_no_row(store: Store) -> None:
-    heard = await send_beat(store, suspect("a", "x\ny\n1", "l\nm"))
+    heard = await send_beat(store, suspect("a", "x\ny\n1", life="l\nm"))
     assert heard.causes == {"x y 1": 1}
     rows = [
-        (await send_beat(store, suspect("a", "x\ny\n1", "l\nm", identity=identity))).former for identity in ("i\nd", "")
+        (await send_beat(store, suspect("a", "x\ny\n1", life="l\nm", identity=identity))).former
+        for identity in ("i\nd", "")
     ]
     assert rows == ["l m\nx y 1\n0", "l m\ni d\nx y 1\n0"]
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.stores import PREFIX, WINDOW_US, S, beat, commit, look, send_beat, suspect
+from harness.claims import S, beat, suspect
+from harness.stores import PREFIX, WINDOW_US, commit, look, send_beat
 from sidecar.core.claims import Presence
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, Trial

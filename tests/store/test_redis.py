@@ -18,22 +18,10 @@ import pytest
 from redis import exceptions as theirs
 from redis.asyncio import Redis
 
-from harness.claims import WINDOW_ONLY
+from harness.claims import WINDOW_ONLY, beat
 from harness.ports import free_port
 from harness.sentinels import MASTER, masters_reply
-from harness.stores import (
-    FRESH,
-    HEARD,
-    HOLD,
-    beat,
-    claim,
-    commit,
-    impatient,
-    look,
-    send_beat,
-    warm,
-    word_of,
-)
+from harness.stores import FRESH, HEARD, HOLD, claim, commit, impatient, look, send_beat, warm, word_of
 from harness.virtual_time import settle
 from harness.waiting import eventually
 from sidecar.core.claims import Claim, Unknown

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import exceptions as theirs
 
-from harness.stores import beat, claim, look, send_beat, warm, word_of
+from harness.claims import beat
+from harness.stores import claim, look, send_beat, warm, word_of
 from sidecar.core.explain.words import FAILURES
 from sidecar.core.fleet.view import Edits
 from sidecar.store.redis_client import error_word

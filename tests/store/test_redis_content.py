@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.stores import CULL, HOLD, PREFIX, S, beat, claim, commit, impatient, look, send_beat, suspect, word_of
+from harness.claims import S, beat, suspect
+from harness.stores import CULL, HOLD, PREFIX, claim, commit, impatient, look, send_beat, word_of
 from sidecar.core.fleet.records import Epoch, FleetState, Slot, StoredRecord
 from sidecar.core.types import Entry
 from sidecar.store import redis_content as content

@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from harness.children import Children, StartRedis, short_path
+from harness.claims import beat, suspect
 from harness.cluster import Cluster
 from harness.ports import free_port
 from harness.sentinels import MASTER, SentinelSetup, masters_reply
-from harness.stores import FRESH, PREFIX, REACHED, REPLAYED, SECOND, beat, claim, reach, send_beat, suspect
+from harness.stores import FRESH, PREFIX, REACHED, REPLAYED, SECOND, claim, reach, send_beat
 from harness.waiting import eventually
 from sidecar.core.types import Entry
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.claims import S, beat, suspect
 from harness.memory_store import MemoryStore
-from harness.stores import CULL, EXPIRY_US, HOLD, S, beat, commit, look, send_beat, suspect
+from harness.stores import CULL, EXPIRY_US, HOLD, commit, look, send_beat
 from harness.strategies import built
 from sidecar.core.claims import Beat, Presence
 from sidecar.core.fleet.records import HoldRow

@@ -76,6 +76,7 @@ def test_line_of_another_kind_says_nothing(line: str) -> None:
 def test_settings_of_bytes_that_are_no_text_have_a_digest_of_their_own() -> None:
     """Others write to the store, too, and one bad text must not hide the list of members."""
     assert digest_of("\udcff") not in {digest_of(""), digest_of("{}")}
+    assert len(digest_of("{}")) == 8
 
 
 # -- the list ---------------------------------------------------------------------------------------------------------
