@@ -30,7 +30,6 @@ from sidecar.core.life.container import Container, start
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FLOOR, FULL, Weight
 from sidecar.core.types import Policy, State
-from sidecar.inputs.app_port import AppPort
 from sidecar.telemetry import Observers
 from sidecar.telemetry import metrics as readings
 from sidecar.telemetry.log import Log, logger
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from sidecar.core.app_reports import Report
     from sidecar.core.fleet.members import About
     from sidecar.core.life.container import Snapshot
+    from sidecar.inputs.app_port import AppPort
     from sidecar.inputs.scrape import Scraper
     from sidecar.notify.messenger import Messenger
     from sidecar.store.budget import FleetBudget
@@ -241,6 +241,8 @@ async def _container(app: str, journal: Journal, rules: Policy) -> tuple[Contain
 
 
 def _app_port(config: Config, controller: Controller, observers: Observers, metrics: Metrics) -> AppPort:
+    from sidecar.inputs.app_port import AppPort  # noqa: PLC0415 - 0.1 MiB that few sidecars need
+
     at = config.app.app_port
     watch = AppPort(
         addresses.port_of(at),

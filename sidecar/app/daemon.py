@@ -94,9 +94,10 @@ def _imported_late(config: Config) -> list[str]:
         "store.redis_client": config.redis.redis_url,
         "store.alone": not config.redis.redis_url,
         "app.build_optional": has_optional(config),
+        "inputs.app_port": config.app.app_port,
+        "inputs.datagram": config.statsd.has_sockets,
     }
-    of_python = "encodings.idna"  # for the address of a listener
-    return [*(f"sidecar.{name}" for name, is_needed in optional.items() if is_needed), of_python]
+    return [f"sidecar.{name}" for name, is_needed in optional.items() if is_needed]
 
 
 def _in_loop(work: Coroutine[None, None, int]) -> int:

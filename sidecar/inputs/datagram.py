@@ -69,7 +69,7 @@ class Datagrams:
     async def open_udp(self, host: str, port: int) -> None:
         """Receive on every address of ``host``; OSError if that is not possible."""
         loop = asyncio.get_running_loop()
-        for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
+        for family, kind, protocol, _, address in await loop.getaddrinfo(host.encode(), port, type=socket.SOCK_DGRAM):
             opened = socket.socket(family, kind, protocol)
             try:
                 if family == socket.AF_INET6:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs
 
 from aiohttp import hdrs
 
-from sidecar.actions.actuator import ActionResult
 from sidecar.client.redaction import redacted
 from sidecar.config.settings import SHADOW
 from sidecar.core.claims import Denied, Fleet, Unknown
@@ -29,6 +28,9 @@ from sidecar.server.health import why_down
 from sidecar.server.public_http import JSON, PLAIN, PublicAnswer
 from sidecar.server.remedies import Outlook, remedies
 from sidecar.server.why_text import as_text
+
+if TYPE_CHECKING:
+    from sidecar.actions.actuator import ActionResult
 
 HAPPENED: Final = frozenset(
     {

@@ -28,12 +28,11 @@ from harness.waiting import eventually
 from sidecar.app import build as build_module
 from sidecar.app import daemon
 from sidecar.app.build import Sidecar, build, metrics_of
-from sidecar.app.build_servers import listening
+from sidecar.app.build_servers import Listeners, listening
 from sidecar.app.run_lock import RunLock
 from sidecar.config.load import load
 from sidecar.config.settings import Config
 from sidecar.core.types import State
-from sidecar.server.listeners import Listeners
 
 Facts = dict[str, frozenset[str]]
 """The values by ``Class.attribute``; the objects of one class share their keys."""
