@@ -64,10 +64,10 @@ def backtest(*, window_s: float, as_json: bool, **source: Any) -> int:
         raise click.UsageError(f"--window: must be at least {durations.write(SHORTEST_WINDOW_S)}")
     try:
         counts = _read(window_s, **source)
-        found = as_values(counts, judge(counts))
+        answer = as_values(counts, judge(counts))
     except PastError as error:
         raise click.UsageError(str(error)) from None
-    tell(found, "\n".join(map(plain, as_text(found))), as_json=as_json)
+    tell(answer, "\n".join(map(plain, as_text(answer))), as_json=as_json)
     return 0
 
 
@@ -128,12 +128,12 @@ def as_values(counts: ErrorCounts, limits: LimitFindings) -> dict[str, Any]:
         "limits": [
             {
                 "limit": limit,
-                "reached": len(found),
-                "per_day": round(len(found) * _DAY_S / (end - begin), 3),
-                "containers": len({reach.container for reach in found}),
-                "fleet_wide": sum(reach.fleet_wide for reach in found),
+                "reached": len(of_limit),
+                "per_day": round(len(of_limit) * _DAY_S / (end - begin), 3),
+                "containers": len({reach.container for reach in of_limit}),
+                "fleet_wide": sum(reach.fleet_wide for reach in of_limit),
             }
-            for limit, found in limits.reaches.items()
+            for limit, of_limit in limits.reaches.items()
         ],
         "reaches": [
             each._asdict() for each in nlargest(SHOWN, reaches, key=lambda each: (not each.fleet_wide, each.errors))
@@ -142,25 +142,25 @@ def as_values(counts: ErrorCounts, limits: LimitFindings) -> dict[str, Any]:
     }
 
 
-def as_text(found: dict[str, Any]) -> Iterator[str]:
+def as_text(answer: dict[str, Any]) -> Iterator[str]:
     """The same as lines."""
-    window, times = durations.write(found["window_s"]), f"{_clock(found['begin'])} to {_clock(found['end'])}"
-    yield f"{found['source']}: {found['containers']} containers, {times}, windows of {window}"
+    window, times = durations.write(answer["window_s"]), f"{_clock(answer['begin'])} to {_clock(answer['end'])}"
+    yield f"{answer['source']}: {answer['containers']} containers, {times}, windows of {window}"
     yield ""
     yield "  ".join(_COLUMNS.values())
-    for row in found["limits"]:
-        mark = " <- set this" if row["limit"] == found["error_limit"] else ""
+    for row in answer["limits"]:
+        mark = " <- set this" if row["limit"] == answer["error_limit"] else ""
         yield "  ".join(str(row[name]).rjust(len(title)) for name, title in _COLUMNS.items()) + mark
     yield ""
-    yield from found["why"]
-    if found["reaches"]:
+    yield from answer["why"]
+    if answer["reaches"]:
         yield ""
-        yield f"Who reached {found['error_limit']} errors, one container alone first:"
-    for reach in found["reaches"]:
+        yield f"Who reached {answer['error_limit']} errors, one container alone first:"
+    for reach in answer["reaches"]:
         wide = ", with most of the fleet" if reach["fleet_wide"] else ""
         seconds = durations.write(reach["end"] - reach["begin"])
         yield f"  {_clock(reach['begin'])}  {reach['container']}: up to {reach['errors']} errors, for {seconds}{wide}"
-    yield from found["notes"]
+    yield from answer["notes"]
 
 
 def _why(limits: LimitFindings, window_s: float, recorded_s: float) -> Iterator[str]:

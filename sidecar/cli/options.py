@@ -38,8 +38,8 @@ class Invocation(NamedTuple):
 
 def invocation(ctx: click.Context) -> Invocation:
     """The invocation of the application that this command belongs to."""
-    found: Invocation = ctx.obj
-    return found
+    given: Invocation = ctx.obj
+    return given
 
 
 class Command(click.Command):

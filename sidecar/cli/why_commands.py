@@ -57,43 +57,44 @@ def why(ctx: click.Context, /, *, instance: str | None, as_json: bool) -> int:
 
 
 def _of_another(sidecar: Listener, instance: str, *, as_json: bool) -> int:
-    reply = ask(sidecar, "GET", "/fleet")
-    seen, events = reply.value, list(LedgerReader(sidecar, LOOK_BACK_S).news())
-    listed = [each["instance"] for each in (*seen.get("members", ()), *seen.get("departed", ()), *events)]
-    names = {instance} if instance in listed else {each for each in listed if each.startswith(instance)}
-    found = {
-        "asked": seen.get("instance"),
-        "service": seen.get("service"),
+    status, fleet = ask(sidecar, "GET", "/fleet")
+    events = list(LedgerReader(sidecar, LOOK_BACK_S).news())
+    members, departed = fleet.get("members", ()), fleet.get("departed", ())
+    listed = [each["instance"] for each in (*members, *departed, *events)]
+    names = {instance} if instance in listed else {name for name in listed if name.startswith(instance)}
+    explained = {
+        "asked": fleet.get("instance"),
+        "service": fleet.get("service"),
         "instances": sorted(names),
-        "members": [member for member in seen.get("members", ()) if member["instance"] in names],
-        "departed": [member for member in seen.get("departed", ()) if member["instance"] in names],
-        "holds": [hold for hold in seen.get("holds", ()) if hold["instance"] in ("", *names)],
+        "members": [member for member in members if member["instance"] in names],
+        "departed": [member for member in departed if member["instance"] in names],
+        "holds": [hold for hold in fleet.get("holds", ()) if hold["instance"] in ("", *names)],
         "events": [event for event in events if event["instance"] in names][-EVENTS_LIMIT:],
     }
     if as_json or names:
-        tell(found, "\n".join(_explained(found, seen)), as_json=as_json)
-    if reply.status != OK:
-        unknown = f"{seen.get('sentence')}: nothing is known of {instance} here; ask the sidecar beside it"
-        complain(fleet_command.heard_last(seen) if names else unknown)
+        tell(explained, "\n".join(_lines(explained)), as_json=as_json)
+    if status != OK:
+        unknown = f"{fleet.get('sentence')}: nothing is known of {instance} here; ask the sidecar beside it"
+        complain(fleet_command.heard_last(fleet) if names else unknown)
     elif not names:
         complain(f"the fleet does not know this container: {instance}")
     elif len(names) > 1:
         complain(f"{len(names)} containers begin with {instance}: give the name of one")
-    return 0 if reply.status == OK and len(names) == 1 else EXIT_FAILED
+    return 0 if status == OK and len(names) == 1 else EXIT_FAILED
 
 
-def _explained(found: dict[str, Any], seen: dict[str, Any]) -> Iterator[str]:
+def _lines(explained: dict[str, Any]) -> Iterator[str]:
     """The rows of ``fleet``; of a single container also holds and events, the newest first."""
-    now, names = time.time(), found["instances"]
-    rows = fleet_command.rows({**seen, "members": found["members"], "departed": found["departed"]}, now)
-    shown = {row["instance"] for row in rows}
-    rows += [{"instance": name, "state": fleet_command.GONE} for name in names if name not in shown]
+    now, names = time.time(), explained["instances"]
+    rows = fleet_command.rows(explained, now)
+    living = {row["instance"] for row in rows}
+    rows += [{"instance": name, "state": fleet_command.GONE} for name in names if name not in living]
     yield from fleet_command.table(rows, shutil.get_terminal_size().columns)
     if len(names) > 1:
         return
-    yield from (f"hold: {fleet_command.hold_line(hold, now)}" for hold in found["holds"])
-    yield from (coloured(as_text(event), event["what"]) for event in reversed(found["events"]))
-    yield plain(f"This is what the sidecar of {found['asked']} knows; ask that of {names[0]} for more.")
+    yield from (f"hold: {fleet_command.hold_line(hold, now)}" for hold in explained["holds"])
+    yield from (coloured(as_text(event), event["what"]) for event in reversed(explained["events"]))
+    yield plain(f"This is what the sidecar of {explained['asked']} knows; ask that of {names[0]} for more.")
 
 
 @click.command(cls=Command)
@@ -150,11 +151,11 @@ def news(before: dict[str, Any] | None, now: dict[str, Any]) -> Iterator[Row]:
 
 def _errors(before: dict[str, Any], now: dict[str, Any]) -> Iterator[Row]:
     """New errors with a message, then the others that the window counts: bare ones, and those of a metrics page."""
-    known = {sample["fingerprint"]: sample["count"] for sample in before.get("samples", ())}
+    counted = {sample["fingerprint"]: sample["count"] for sample in before.get("samples", ())}
     kinds, levels = Counter(before["window"]["kinds"]), Counter(before["window"]["levels"])
     is_never_counted = IGNORED in now["window"]["levels"]
     for sample in reversed(now.get("samples", ())):  # the oldest first; the public listener shows none
-        new = sample["count"] - known.get(sample["fingerprint"], 0)
+        new = sample["count"] - counted.get(sample["fingerprint"], 0)
         count = sample["count"] if new < 0 else new  # fewer than before are those of another incarnation
         kind, level, message = sample["kind"], sample["level"], sample["message"]
         if level == ErrorLevel.SERVER_ERROR and is_never_counted and kind not in now["window"]["kinds"]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import click
@@ -42,41 +42,43 @@ def doctor(ctx: click.Context, /, *, job_file: str | None, scrape: str | None, a
     is_set_here = {*origins(given(ctx), invocation(ctx).environ).values()} - {"default", "nomad"}
     spec = None if job_file is None else job.read(job_file)
     page = None if scrape is None else sidecar_findings.target(scrape)
-    examined = _examined(config(ctx), spec, page, is_here=spec is None or bool(is_set_here))
-    findings = asyncio.run(_all(examined, print_each=not as_json))
-    failed = any(each.level is FindingLevel.FAIL for each in findings)
+    findings = list[Finding]()
+
+    def take(new: Iterable[Finding]) -> None:
+        for finding in new:
+            findings.append(finding)
+            if not as_json:
+                line = plain(f"{finding.level:<{_WIDTH}} {finding.what}: {finding.sentence}")
+                click.echo(coloured(line, finding.level))
+
+    asyncio.run(_examine(config(ctx), spec, page, take, is_here=spec is None or bool(is_set_here)))
+    failed = any(finding.level is FindingLevel.FAIL for finding in findings)
     if as_json:
-        tell({"failed": failed, "findings": [each._asdict() for each in findings]}, "", as_json=True)
+        tell({"failed": failed, "findings": [finding._asdict() for finding in findings]}, "", as_json=True)
     if failed:
         return EXIT_FAILED
     is_missed = spec is None and page is None and any(each.what == sidecar_findings.NO_SIDECAR for each in findings)
     return EXIT_NO_SIDECAR if is_missed else 0
 
 
-async def _all(examined: AsyncIterator[Finding], *, print_each: bool) -> list[Finding]:
-    """Every finding; with ``print_each`` each is printed as soon as it is found."""
-    findings = []
-    async for each in examined:
-        findings.append(each)
-        if print_each:
-            click.echo(coloured(plain(f"{each.level:<{_WIDTH}} {each.what}: {each.sentence}"), each.level))
-    return findings
+async def _examine(
+    effective: Config,
+    spec: job.Block | None,
+    page: Target | None,
+    take: Callable[[Iterable[Finding]], None],
+    *,
+    is_here: bool,
+) -> None:
+    """Look at this machine and its store, if settings say where they are, and at what the options name.
 
-
-async def _examined(
-    effective: Config, spec: job.Block | None, page: Target | None, *, is_here: bool
-) -> AsyncIterator[Finding]:
-    """Look at this machine and its store, if settings say where they are, and at what the options name."""
+    ``take`` gets the findings as they are made.
+    """
     if is_here:
-        if effective.redis.redis_url:
-            async for found in redis_findings.of_redis(effective):
-                yield found
-        else:
-            yield warn("store", effective.alone)
-        for found in (*sidecar_findings.of_sidecar(effective), *sidecar_findings.of_files(effective, os.environ)):
-            yield found
-    for found in () if spec is None else job_findings.of_job(spec):
-        yield found
+        is_shared = effective.redis.redis_url
+        take(await redis_findings.of_redis(effective) if is_shared else [warn("store", effective.alone)])
+        take(sidecar_findings.of_sidecar(effective))
+        take(sidecar_findings.of_files(effective, os.environ))
+    if spec is not None:
+        take(job_findings.of_job(spec))
     if page is not None or effective.app.scrape_url:
-        for found in await sidecar_findings.of_page(effective.app, page):
-            yield found
+        take(await sidecar_findings.of_page(effective.app, page))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -38,35 +38,33 @@ _WRITE: Final = "redis.call('SET', KEYS[1], '1', 'PX', '1000') return redis.call
 _OTHER_SERVICE: Final = "{ha:doctor/other}:doctor"
 
 
-async def of_redis(config: Config) -> AsyncIterator[Finding]:
+async def of_redis(config: Config) -> list[Finding]:
     """Ask the server for all that ``doctor`` looks at; after a server that does not answer there is nothing more."""
     url, timeout_s, prefix = config.redis.redis_url, config.redis.redis_timeout, build_store.prefix(config)
     try:  # in a Cluster every command goes to the owner of the service's keys
         client = RedisClient(url, timeout_s, config.redis.redis_password_file, f"{prefix}:grants")
     except ValueError as error:
-        yield fail("settings", f"ARBITER_REDIS_URL: {error}")
-        return
+        return [fail("settings", f"ARBITER_REDIS_URL: {error}")]
     ask = partial(_ask, client, timeout_s)
     budget = build_store.fleet_budget(config, build_store.redis_store(config))
     async with aclosing(client), aclosing(budget):
         ahead_s = await _ahead_s(ask)
         if isinstance(ahead_s, Unknown) and ahead_s.error != "permission":
-            yield fail("reachable", f"{redis_urls.masked(url)}: {reasons.unreachable(ahead_s)}")
-            return
-        yield ok("reachable", f"{redis_urls.masked(url)} answers")
-        yield of_clock(ahead_s)
+            return [fail("reachable", f"{redis_urls.masked(url)}: {reasons.unreachable(ahead_s)}")]
         save = await ask(lambda reply: reply[1].decode(), "CONFIG", "GET", "save")
         info = await ask(_fields, "INFO")
-        for found in of_info(info, save):
-            yield found
-        if not isinstance(info, Unknown) and info.get("cluster_enabled") == "1" and not redis_urls.is_cluster(url):
-            yield warn("cluster", "the server is a node of a Cluster: its URL is redis+cluster://...")
         own = await ask(_nothing, "EVAL", _WRITE, "1", f"{prefix}:doctor")
         others = await ask(_nothing, "EVAL", "return 1", "1", _OTHER_SERVICE)
-        for found in of_rights(own, others):
-            yield found
-        for found in of_fleet(await budget.member_list(), config.identity.instance):
-            yield found
+        members = await budget.member_list()
+    is_node = not isinstance(info, Unknown) and info.get("cluster_enabled") == "1" and not redis_urls.is_cluster(url)
+    return [
+        ok("reachable", f"{redis_urls.masked(url)} answers"),
+        of_clock(ahead_s),
+        *of_info(info, save),
+        *([warn("cluster", "the server is a node of a Cluster: its URL is redis+cluster://...")] if is_node else []),
+        *of_rights(own, others),
+        *of_fleet(members, config.identity.instance),
+    ]
 
 
 async def _ask(client: RedisClient, timeout_s: float, read: Callable[[Any], T], *command: str) -> T | Unknown:
