@@ -22,7 +22,6 @@ from sidecar.cli.fleet_command import span
 from sidecar.cli.local_api import OK, Listener, NoSidecarError, ask, listener, where
 from sidecar.cli.options import DURATION, Command, json_option
 from sidecar.cli.terminal import EXIT_FAILED, coloured, complain, plain
-from sidecar.config.settings import ALL
 
 PAGE: Final = 500
 PAGES_LIMIT: Final = 1000
@@ -59,28 +58,27 @@ Event = dict[str, Any]
 
 
 class LedgerReader:
-    """Reads the ledger page by page; each call of ``news`` continues after the last one.
-
-    After ``news``, ``problem`` says why the events are those of this sidecar alone, ``""`` if they are the service's.
-    """
+    """Reads the ledger page by page; each call of ``news`` continues after the last one."""
 
     def __init__(self, sidecar: Listener, since_s: float) -> None:
         self.problem = ""
-        self.service = self.mode = ""
-        self.enforce_percent = ALL
+        """Why the last events are those of this sidecar alone; empty if they are the service's."""
+        self.page: dict[str, Any] = {}
+        """The last answer, with the service and its mode."""
         self._sidecar = sidecar
         self._since_s = since_s
         self._after = ""
-        self._local: deque[tuple[Any, ...]] = deque(maxlen=_REMEMBERED)
+        self._of_sidecar: deque[tuple[Any, ...]] = deque(maxlen=_REMEMBERED)
+        """Events that came from the sidecar alone: the store may have them later, under ids."""
 
     def news(self) -> Iterator[Event]:
         """The events since the last call. Raises NoSidecarError and UsageError."""
         for _ in range(PAGES_LIMIT):
-            page = self._page()
-            yield from self._fresh(page)
-            if self.problem or not page:
+            events = self._read()
+            yield from self._fresh(events)
+            if self.problem or not events:
                 return
-            self._after = page[-1]["id"]
+            self._after = events[-1]["id"]
 
     def follow(self, pause: Callable[[float], None] = time.sleep) -> Iterator[Event]:
         """New events, without end. While the sidecar is away, for example replaced, there are none."""
@@ -89,26 +87,23 @@ class LedgerReader:
             with contextlib.suppress(NoSidecarError):
                 yield from list(self.news())
 
-    def _page(self) -> list[Event]:
+    def _read(self) -> list[Event]:
         query = {"since": f"{self._since_s:.3f}", "after": self._after, "most": PAGE}
-        status, value = ask(self._sidecar, "GET", f"/events?{urlencode(query)}")
-        if status != OK or not isinstance(value.get("events"), list):
-            raise click.UsageError(str(value.get("error", "the sidecar did not answer with events")))
-        self.problem = (
-            "" if value.get("stored") else f"{value.get('sentence', '')}: these are this sidecar's own events"
-        )
-        self.service, self.mode = str(value.get("service", self.service)), value.get("mode", self.mode)
-        self.enforce_percent = int(value.get("enforce_percent", ALL))
-        return list(value["events"])
+        status, page = ask(self._sidecar, "GET", f"/events?{urlencode(query)}")
+        if status != OK or not isinstance(page.get("events"), list):
+            raise click.UsageError(str(page.get("error", "the sidecar did not answer with events")))
+        self.page = page
+        self.problem = "" if page.get("stored") else f"{page.get('sentence', '')}: these are this sidecar's own events"
+        return list(page["events"])
 
-    def _fresh(self, page: list[Event]) -> Iterator[Event]:
-        """The events of the page without those that came from the sidecar alone before."""
-        for event in page:
-            known = (round(event["at"], 3), *(event[name] for name in ("what", "instance", "kind", "reason")))
-            if known in self._local:
+    def _fresh(self, events: list[Event]) -> Iterator[Event]:
+        """The events without those that came from the sidecar alone before."""
+        for event in events:
+            content = (round(event["at"], 3), *(event[name] for name in ("what", "instance", "kind", "reason")))
+            if content in self._of_sidecar:
                 continue
             if self.problem:
-                self._local.append(known)
+                self._of_sidecar.append(content)
             yield event
 
     def ended(self) -> int:
@@ -150,9 +145,9 @@ def events(ctx: click.Context, /, *, since_s: float, follow: bool, as_json: bool
     """
     reader, is_first = LedgerReader(listener(ctx), since_s), True
 
-    def print_all(found: Iterator[Event]) -> None:
+    def print_all(news: Iterator[Event]) -> None:
         nonlocal is_first
-        for event in found:
+        for event in news:
             if is_first and not as_json:
                 click.secho(HEADER, bold=True)
             is_first = False

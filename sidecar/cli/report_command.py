@@ -63,8 +63,14 @@ def report(ctx: click.Context, /, *, since_s: float, as_html: bool, as_json: boo
         raise click.UsageError("--html: not allowed with --json")
     reader, now = LedgerReader(listener(ctx), since_s), time.time()
     entries = [Entry(**{name: event[name] for name in Entry._fields if name in event}) for event in reader.news()]
-    about = {"service": reader.service, "mode": reader.mode}
-    figures = report_of(entries, now - since_s, now, enforce_percent=reader.enforce_percent, **about)
+    figures = report_of(
+        entries,
+        now - since_s,
+        now,
+        service=str(reader.page.get("service", "")),
+        mode=str(reader.page.get("mode", "")),
+        enforce_percent=int(reader.page.get("enforce_percent", ALL)),
+    )
     tell(asdict(figures), html(figures).rstrip("\n") if as_html else text(figures), as_json=as_json)
     return reader.ended()
 

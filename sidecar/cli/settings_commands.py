@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -12,8 +12,7 @@ import click
 from sidecar.cli.options import VARIABLES, Command, flag_of, invocation, json_option, keep, tell, version_option
 from sidecar.cli.terminal import EXIT_CODES, EXIT_FAILED, complain
 from sidecar.config import contradictions, shown
-from sidecar.config import load as loading
-from sidecar.config.load import SettingsError, load, origins
+from sidecar.config.load import SettingsError, origins, values
 from sidecar.config.settings import PREFIX, Config, config_of
 from sidecar.config.shown import ADVANCED, FIRST, table
 from sidecar.config.sources import former
@@ -93,19 +92,13 @@ def config(ctx: click.Context) -> Config:
     Raises UsageError, with a line for each problem.
     """
     variables = invocation(ctx).environ
-    flags, environ = given(ctx), {name: variables[name] for name in variables if name not in VARIABLES}
-    try:
-        return load(flags, environ)
-    except SettingsError as error:
-        if not all(problem.startswith("ARBITER_TOKEN_FILE") for problem in error.problems):
-            raise click.UsageError(str(error)) from None
-        return load({**flags, "token_file": ""}, environ)  # not every user may read it, and a GET needs no token
+    return config_of(_values(ctx, {name: variables[name] for name in variables if name not in VARIABLES}))
 
 
-def _values(ctx: click.Context) -> dict[str, Any]:
+def _values(ctx: click.Context, environ: Mapping[str, str]) -> dict[str, Any]:
     """The value of every setting. Raises UsageError, with a line for each problem."""
     try:
-        return loading.values(given(ctx), invocation(ctx).environ)
+        return values(given(ctx), environ)
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
 
@@ -119,7 +112,7 @@ def _values(ctx: click.Context) -> dict[str, Any]:
 def run(ctx: click.Context, /) -> int:
     """Run the sidecar beside one container."""
     serve = invocation(ctx).serve
-    effective = _values(ctx)
+    effective = _values(ctx, invocation(ctx).environ)
     return serve(effective) if serve else 0
 
 
@@ -131,7 +124,7 @@ def run(ctx: click.Context, /) -> int:
 def check_config(ctx: click.Context, /, *, changed: bool, as_json: bool) -> int:
     """Print the effective settings and their origins."""
     write = shown.as_json if as_json else shown.effective
-    effective = _values(ctx)
+    effective = _values(ctx, invocation(ctx).environ)
     text = write(effective, origins(given(ctx), invocation(ctx).environ), is_changed_only=changed)
     if text:
         click.echo(text)

@@ -9,7 +9,7 @@ import pytest
 
 from harness.ports import free_port
 from sidecar import __version__
-from sidecar.cli import application
+from sidecar.cli import application, options
 from sidecar.cli.main import main
 from sidecar.config.shown import ADVANCED, FIRST, table
 
@@ -198,6 +198,23 @@ def test_without_a_sidecar_one_line_names_the_setting(
     done = Done(capsys, *words, ARBITER_LOCAL_LISTEN=address)
     assert (done.code, done.out) == (69, "")
     assert done.err == f"health-arbiter: no sidecar answers at {address} (ARBITER_LOCAL_LISTEN): connection refused\n"
+
+
+@pytest.mark.parametrize("order", ["hold --for 1h --reason migration", "release", "cull --yes", "revive"])
+def test_order_needs_an_author_whom_others_can_ask(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    for login, sudo, author in (
+        ("bob", "anna", "bob"),
+        ("root", "anna", "anna"),
+        ("app", "", ""),
+        ("root", "root", ""),
+    ):
+        monkeypatch.setenv("LOGNAME", login)
+        monkeypatch.setenv("SUDO_USER", sudo)
+        assert not author or options.person() == author
+        done = Done(capsys, *order.split(), ARBITER_LOCAL_LISTEN="127.0.0.1:1")
+        assert (done.code, "--author: is missing" in done.err) == (69 if author else 2, not author)
 
 
 # -- help -------------------------------------------------------------------------------------------------------
