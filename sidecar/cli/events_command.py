@@ -31,19 +31,8 @@ DETAIL_LINES: Final = 24
 
 _COLUMNS: Final = "{:<20}  {:<13}  {:<20}  {:<10}  {:<10}  "
 HEADER: Final = _COLUMNS.format("TIME (UTC)", "WHAT", "INSTANCE", "KIND", "REASON") + "DETAILS"
-_TOOK: Final = {
-    "hold": "for",
-    "hold_lost": "with a rest of",
-    "paused": "for",
-    "denied": "ask again in",
-    "culled": "suspect for",
-    "recovered": "suspect for",
-    "restarted": "down for",
-    "revived": "down for",
-    "not_honoured": "down for",
-    "redis_back": "away for",
-}
-"""What the seconds of an entry are, by its word."""
+_TOOK: Final = {"hold": "for", "hold_lost": "with a rest of", "paused": "for", "denied": "ask again in"}
+"""What the seconds of an entry are, by its word; of any other the time since what came before."""
 
 _TRAITS: Final = {"node": "node", "app_version": "app version"}
 """Fields of a cull, by which culled containers may be compared."""

@@ -173,8 +173,6 @@ def _outcomes(*causes: Cause) -> str:
 
 
 def _times(took: Times) -> str:
-    if took.count == 1:
-        return f"in {span(took.longest)}"
     return f"half within {span(took.median)}, all within {span(took.longest)}"
 
 

@@ -103,7 +103,7 @@ EVENT: Final = Entry("culled", 1_767_873_600.4, "web-1", "redis", "errors", "ann
 LINES: Final = {
     "all that is known": (
         EVENT,
-        "culled         web-1                 redis       errors      by ann  suspect for 4s  5 errors",
+        "culled         web-1                 redis       errors      by ann  after 4s  5 errors",
     ),
     "nothing but its word": (Entry("culled", EVENT.at, "web-1"), "culled         web-1                 -           -"),
     "of the fleet, with what would move the cursor": (
@@ -113,6 +113,10 @@ LINES: Final = {
     "a reason in words": (
         Entry("hold", EVENT.at, "", "", "look at it", "ann", 60.0),
         "hold           -                     -           -           by ann  for 1m  look at it",
+    ),
+    "a refusal": (
+        Entry("denied", EVENT.at, "web-1", "redis", "window", "", 60.0),
+        "denied         web-1                 redis       window      ask again in 1m",
     ),
     "where it ran": (
         Entry("culled", EVENT.at, "web-1", node="n7", app_version="412"),
@@ -139,9 +143,7 @@ async def test_events_that_come_late_stand_at_their_time_and_none_is_a_sentence(
 
 
 CULLED = Entry("culled", 0.0, "web-1", "redis", "errors", seconds=4.0)
-CULLED_LINE = (
-    "1970-01-01 00:00:00Z  culled         web-1                 redis       errors      suspect for 4s  5 errors"
-)
+CULLED_LINE = "1970-01-01 00:00:00Z  culled         web-1                 redis       errors      after 4s  5 errors"
 DETAILS = {
     "what the app said": ("5 errors\n5 x redis: no answer", ["    5 x redis: no answer"]),
     "columns of the hook": ("5 errors\nPID\tTIME\n\n  1\t9 s\r\n", ["    PID     TIME", "", "      1     9 s"]),
