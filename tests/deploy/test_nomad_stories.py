@@ -11,7 +11,7 @@ import pytest
 from deploy.nomad_job import JOB_FILE, TASK_API_JOB_FILE, read
 from deploy.nomad_stand_in import SPEED, Placement, until
 from harness.command import command
-from harness.haproxy import Ports, await_status, config, status
+from harness.haproxy import Ports, await_status, cascade, status
 from harness.ports import free_ports
 from harness.traffic import Traffic, lost
 from harness.waiting import wait_for
@@ -59,7 +59,7 @@ def test_sick_app_is_restarted_without_a_lost_get_and_a_dead_arbiter_hurts_only_
 ) -> None:
     front, metrics = free_ports(2)
     servers = {name: Ports(place.ports["app"], place.ports["agent"]) for name, place in places.items()}
-    proxy = haproxy(config(servers, front=front, metrics=metrics, state=run_dir / "server-state"))
+    proxy = haproxy(cascade(servers, front=front, metrics=metrics, state=run_dir / "server-state"))
     for name in places:
         await_status(proxy, name, "UP")
     with Traffic(front, RATE) as traffic:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.apps import FailingApp, shares
-from harness.haproxy import HAPROXY, FakeAgent, Ports, await_agent, await_status, config, status, weight
+from harness.haproxy import FakeAgent, Ports, await_agent, await_status, cascade, config, status, weight
 from harness.http_request import request
 from harness.ports import free_port, free_ports
 from harness.traffic import Traffic, failed, lost, retried
@@ -52,20 +51,6 @@ class Site:
         wait_for(lambda: not status(self.proxy, name).startswith("UP"), timeout_s=60, what=f"{name} is not used")
 
 
-def _config(variant: str, front: int, apps: dict[str, FailingApp], sidecars: dict[str, Sidecar]) -> str:
-    """The shipped file with our ports and ten times shorter intervals."""
-    text = (HAPROXY / f"{variant}.cfg").read_text()
-    text = text.replace("bind :8000", f"bind 127.0.0.1:{front}").replace("inter 2s", "inter 200ms")
-    text = re.sub(r"(agent-)?port 918[12] ", "", text)
-    for name in NAMES:
-        listener, option = ("agent", "agent-port") if variant == "agent" else ("public", "port")
-        port = sidecars[name].address(listener)[1]
-        line = f"server {name} 127.0.0.1:{apps[name].port} {option} {port}"
-        text, replaced = re.subn(rf"server {name} .*", line, text)
-        assert replaced == 1
-    return text
-
-
 @pytest.fixture(params=["agent", pytest.param("plain", marks=pytest.mark.site)])
 def site(
     request: pytest.FixtureRequest, run_dir: Path, children: Children, sidecar: StartSidecar, haproxy: StartHaproxy
@@ -74,7 +59,9 @@ def site(
     with ExitStack() as stack:
         apps = {name: children.adopt(FailingApp(run_dir, name)).start() for name in NAMES}
         sidecars = {name: sidecar(name, settle="0s", drain="5m", error_ratio="0") for name in NAMES}
-        proxy = haproxy(_config(request.param, front, apps, sidecars))
+        listener = "agent" if request.param == "agent" else "public"
+        servers = {name: Ports(apps[name].port, sidecars[name].address(listener)[1]) for name in NAMES}
+        proxy = haproxy(config(request.param, servers, front=front))
         for name in NAMES:
             await_status(proxy, name, "UP")
         traffic = stack.enter_context(Traffic(front, RATE))
@@ -203,7 +190,7 @@ def start_site(run_dir: Path, children: Children, haproxy: StartHaproxy) -> Iter
             apps = {name: children.adopt(FailingApp(run_dir, name)).start() for name in PERCENTS}
             front, metrics = free_ports(2)
             servers = {name: Ports(app.port, agents[name].port) for name, app in apps.items()}
-            text = config(servers, front=front, metrics=metrics, state=run_dir / "server-state")
+            text = cascade(servers, front=front, metrics=metrics, state=run_dir / "server-state")
             assert old in text
             proxy = haproxy(text.replace(old, new) if old else text)
             for name in apps:

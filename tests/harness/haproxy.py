@@ -1,4 +1,4 @@
-"""A real HAProxy, the shipped cascade.cfg for it, and fake agents."""
+"""A real HAProxy, the shipped configurations for it, and fake agents."""
 
 from __future__ import annotations
 
@@ -78,32 +78,33 @@ EMPTY_STATE: Final = "1\n"
 
 
 class Ports(NamedTuple):
-    """The ports of a server: its app and its agent."""
+    """The ports of a server: its app, and what else HAProxy asks there: its agent, or in plain.cfg its health."""
 
     app: int
-    agent: int
+    asked: int
 
 
-def config(servers: Mapping[str, Ports], *, front: int, metrics: int, state: Path) -> str:
-    """The shipped text with these servers, our ports and paths, and ten times shorter intervals.
+def config(name: str, servers: Mapping[str, Ports], *, front: int) -> str:
+    """A shipped text with these servers, our port and ten times shorter intervals; ``Haproxy`` adds an admin socket."""
+    text = re.sub(r"(?m)^ +(server app|stats socket ).*\n", "", (HAPROXY / f"{name}.cfg").read_text())
+    text, count = re.subn(r"(agent-)?port 918[12] ", "", text)
+    assert count == 1, "the sidecar is asked at one port"
+    asked = "port" if name == "plain" else "agent-port"
+    text = text.replace("bind :8000", f"bind 127.0.0.1:{front}\n    http-request set-log-level silent")
+    text = text.replace("inter 2s", "inter 200ms").replace("slowstart 20s", "slowstart 2s")
+    return text + "".join(
+        f"    server {each} 127.0.0.1:{ports.app} {asked} {ports.asked}\n" for each, ports in servers.items()
+    )
 
-    ``Haproxy`` adds an admin socket.
-    """
+
+def cascade(servers: Mapping[str, Ports], *, front: int, metrics: int, state: Path) -> str:
+    """The same of cascade.cfg, with a port for its metrics and a state of its servers."""
     state.write_text(EMPTY_STATE)
-    text = re.sub(r"(?m)^ +(server app|stats socket ).*\n", "", (HAPROXY / "cascade.cfg").read_text())
-    for old, new in (
-        ("bind :8000", f"bind 127.0.0.1:{front}\n    http-request set-log-level silent"),
-        ("bind :8405", f"bind 127.0.0.1:{metrics}"),
-        ("/var/lib/haproxy/server-state", str(state)),
-        ("agent-port 9182 ", ""),
-        ("inter 2s", "inter 200ms"),
-        ("slowstart 20s", "slowstart 2s"),
-    ):
+    text = config("cascade", servers, front=front)
+    for old, new in (("bind :8405", f"bind 127.0.0.1:{metrics}"), ("/var/lib/haproxy/server-state", str(state))):
         assert old in text, f"cascade.cfg has no {old!r}"
         text = text.replace(old, new)
-    return text + "".join(
-        f"    server {name} 127.0.0.1:{ports.app} agent-port {ports.agent}\n" for name, ports in servers.items()
-    )
+    return text
 
 
 def option(text: str, name: str) -> str:
