@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from sidecar.actions.actuator import Action, ActionError, RefusedError, UnreadError
-from sidecar.actions.nomad import nomad_action
+from sidecar.actions.nomad import MOST_SHOWN, nomad_action
 
 
 class TaskApiStandIn:
@@ -77,10 +77,8 @@ async def test_refusal_of_nomad_is_shown_on_one_line_without_the_token(nomad: Ta
     nomad.status, nomad.body = 403, "Permission denied\nfor hunter2-token" + "x" * 100_000
     with pytest.raises(ActionError) as caught:
         await nomad.action(STOP)()
-    text = str(caught.value)
-    assert text.startswith("Nomad answered 403: Permission denied for ...xxx")
-    assert len(text) < 300
-    assert "hunter2" not in text
+    begins = "Permission denied for ..."
+    assert str(caught.value) == f"Nomad answered 403: {begins}{'x' * (MOST_SHOWN - len(begins))}"
 
 
 @pytest.mark.parametrize("gone", ["api.sock", "nomad_token"])

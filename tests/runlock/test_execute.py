@@ -18,6 +18,7 @@ from harness.redis_server import RedisServer
 from harness.waiting import wait_for
 from sidecar.cli.main import main
 from sidecar.runlock import ConcurrencyLimit, LockError
+from sidecar.runlock.execute import Signals
 from sidecar.runlock.leases import Leases
 
 ROOT = Path(__file__).parents[2]
@@ -117,14 +118,23 @@ def test_as_many_standbys_wait_as_may_and_run_once_main_has_gone(start: Start, t
 
 
 @pytest.mark.site
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_ends_a_standby_with_128_and_its_number(start: Start, tmp_path: Path, number: int) -> None:
+def test_signal_ends_a_standby(start: Start, tmp_path: Path) -> None:
     with ConcurrencyLimit(tmp_path, name="exec"):
         standby = start("--standby", "echo ran")
         comm = Path(f"/proc/{standby.pid}/comm")
         wait_for(lambda: comm.read_text() == "exec-standby\n", timeout_s=60, what="it waits as standby")
-        standby.send_signal(number)
-        assert ended(standby) == (128 + number, "", "")
+        standby.send_signal(signal.SIGINT)
+        assert ended(standby) == (128 + signal.SIGINT, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_exit_code_of_a_standby_that_a_signal_ends_is_128_and_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    arriving = iter([signal.SIGUSR1, None, number])
+    monkeypatch.setattr(Signals, "wait", lambda *_: next(arriving))
+    with ConcurrencyLimit(tmp_path, name="exec"):
+        assert main(["exec", "--run-lock", str(tmp_path), "--standby", "--", "/nonexistent"]) == 128 + number
     with ConcurrencyLimit(tmp_path, name="exec-standby") as free:
         assert free == 1
 
