@@ -8,7 +8,6 @@ with a removed file two processes could hold the same lock.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import re
@@ -113,17 +112,16 @@ def _locked(path: Path, *, waits: bool = False) -> int | None:
         descriptor = os.open(path, _FLAGS, _MODE)
     except OSError as error:
         raise LockError(f"{path}: the lock file cannot be opened: {error.strerror}") from None
+    is_locked = False
     try:
-        if _lock(descriptor, path, waits=waits):
-            _write_pid(descriptor)
-            locked, descriptor = descriptor, -1
-            return locked
-    except OSError as error:
-        raise LockError(f"{path}: cannot be locked: {error.strerror}") from None
+        is_locked = _lock(descriptor, path, waits=waits)
     finally:
-        if descriptor >= 0:
+        if not is_locked:
             os.close(descriptor)
-    return None
+    if not is_locked:
+        return None
+    _write_pid(descriptor)
+    return descriptor
 
 
 def _write_pid(descriptor: int) -> None:
@@ -137,10 +135,10 @@ def _lock(descriptor: int, path: Path, *, waits: bool) -> bool:
         raise LockError(f"{path}: is not a plain file")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
     except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EINTR):
-            return False
-        raise
+        raise LockError(f"{path}: cannot be locked: {error.strerror}") from None
     # The file may have been removed between the two calls; the next attempt finds the new one.
     return _is_at(descriptor, path)
 
