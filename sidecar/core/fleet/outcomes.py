@@ -118,20 +118,11 @@ def arrive(draft: Draft, beat: Beat, waited_us: int = 0) -> bool:
         if not differ(cull.identity, beat.identity):
             _change(draft, instance, occupied_us=draft.now_us + draft.limits.expiry_us)
         return False
-    places: list[str] = []
-    if cull is not None and cull.phase == "out" and beat.incarnation.startswith(f"{REVIVED}-"):
-        _revive(draft, instance, cull)
-    elif cull is not None and (cull.phase == "out" or _make_way(draft, cull, beat)):
-        places = [instance]
-    elif _is_newcomer(draft, beat):
-        places = _places(draft, draft.now_us - waited_us)
-    is_vacant = places[:1] == [instance] or bool(places and draft.culls[places[0]].occupied_us <= draft.now_us)
-    if is_vacant:
-        _replace(draft, places[0], beat)
+    is_waiting = _take_place(draft, cull, beat, waited_us)
     if beat.presence is Presence.WELL:
         _free_slot(draft, instance, beat.incarnation)
     _watch(draft, beat)
-    return bool(places) and not is_vacant
+    return is_waiting
 
 
 def is_watched(draft: Draft, instance: str) -> bool:
@@ -164,6 +155,24 @@ def _change(draft: Draft, place: str, **fields: Any) -> None:
 def _watched(draft: Draft, instance: str) -> list[str]:
     """The culls whose watched replacement is this container: at most one."""
     return [place for place, cull in draft.culls.items() if cull.phase == "watched" and cull.by == instance]
+
+
+def _take_place(draft: Draft, cull: Cull | None, beat: Beat, waited_us: int) -> bool:
+    """Put the container in the place of the missing one that it replaces; whether it waits for that place to be vacant.
+
+    ``cull``: the row under its own name.
+    """
+    if cull is not None and cull.phase == "out" and beat.incarnation.startswith(f"{REVIVED}-"):
+        _revive(draft, beat.instance, cull)
+        return False
+    if cull is not None and (cull.phase == "out" or _make_way(draft, cull, beat)):
+        _replace(draft, beat.instance, beat)
+        return False
+    places = _places(draft, draft.now_us - waited_us) if _is_newcomer(draft, beat) else []
+    if not places or draft.culls[places[0]].occupied_us > draft.now_us:
+        return bool(places)
+    _replace(draft, places[0], beat)
+    return False
 
 
 def _is_newcomer(draft: Draft, beat: Beat) -> bool:
