@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import ceil
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ _DAY_S: Final = 86400
 
 def as_text(value: dict[str, Any], limit: int | None = None) -> str:
     """The value as text; beyond ``limit`` bytes of UTF-8 the last lines are left out."""
-    lines = [f"{printable(line)[:LINE_LIMIT]}\n" for line in _lines(value)]
+    lines = [f"{printable(line)[:LINE_LIMIT]}\n" for section in _SECTIONS for line in section(value)]
     if limit is None:
         return "".join([*lines, *_capture(value)])
     return "".join(_fitting(lines, limit))
@@ -40,35 +40,11 @@ def _fitting(lines: list[str], limit: int) -> Iterator[str]:
         yield line.encode(errors="replace").decode()
 
 
-def _lines(value: dict[str, Any]) -> Iterator[str]:
+def _state(value: dict[str, Any]) -> Iterator[str]:
+    """The first line, and the rules that it does not show."""
     yield f"{value['state']}: {value['sentence']}"
     if value["spared"]:
         yield f"spared: {value['spared']}"
-    yield from _rules(value)
-    yield _window(value["window"])
-    yield from _would(value["would"])
-    if value["claim"]:
-        yield _claim(value["claim"])
-    if value["budget"]:
-        yield _budget(value["budget"])
-    if value["fleet"]:
-        yield from _fleet(value["fleet"])
-    if value["hold"]:
-        yield _hold(value["hold"])
-    yield from _action(value)
-    for sentence in value["remedies"] if value["state"] != State.UP or value["rules"] else ():
-        yield f"clears when: {sentence}"
-    yield from _about(value)
-    if value["runbook"]:
-        yield f"runbook: {value['runbook']}"
-    yield from _samples(value.get("samples", ()))
-    for event in value["history"]:
-        sentence = f": {event['sentence']}" if event["sentence"] else ""
-        yield f"{_time(event['at'])} {event['what']}{sentence}"
-
-
-def _rules(value: dict[str, Any]) -> Iterator[str]:
-    """The rules that the first line does not show."""
     rules = value["rules"]
     if len(rules) == 1 and rules[0]["sentence"] in value["sentence"]:
         return
@@ -76,24 +52,20 @@ def _rules(value: dict[str, Any]) -> Iterator[str]:
         yield f"rule {rule['rule']}: {rule['value']:.4g}, limit {rule['limit']:.4g}: {rule['sentence']}"
 
 
-def _claim(claim: dict[str, Any]) -> str:
-    outcome, reason = claim["outcome"], claim["reason"]
-    why = f" ({reason})" if reason != outcome else ""
-    return f"claim {outcome}{why}: {claim['sentence'].removeprefix('token granted, ')}"
-
-
-def _window(window: dict[str, Any]) -> str:
+def _window(value: dict[str, Any]) -> Iterator[str]:
+    window = value["window"]
     kinds = sorted(window["kinds"].items(), key=lambda item: (-item[1], item[0]))
     by_kind = f" ({', '.join(f'{kind} {count}' for kind, count in kinds)})" if kinds else ""
     limit = f", limit {window['limit']}" if window["limit"] else ""
     failed = f"; {window['failed']} of {window['requests']} requests failed" if window["requests"] else ""
     errors = f"{window['errors']} error{'s' * (window['errors'] != 1)}"
     usual = f", {window['usual']:.3g} are usual" if window["usual"] else ""
-    return f"window now: {errors} in {window['seconds']} s{by_kind}{limit}{usual}{failed}"
+    yield f"window now: {errors} in {window['seconds']} s{by_kind}{limit}{usual}{failed}"
 
 
-def _would(would: dict[str, Any] | None) -> Iterator[str]:
+def _would(value: dict[str, Any]) -> Iterator[str]:
     """What enforcing would have done to this container since the sidecar started, and its weight then."""
+    would = value["would"]
     if would is None:
         return
     days, count, tokens = would["for_s"] / _DAY_S, would["culls"], would["tokens"]
@@ -107,18 +79,30 @@ def _would(would: dict[str, Any] | None) -> Iterator[str]:
     refused = f"; refusals: {counts}" if counts else ""
     yield f"enforce mode would {culls} in the last {reasons.span(would['for_s'])}{refused}"
     if would["weight"] < FULL:
-        yield f"enforce mode would give it weight {would['weight']} %{' (soft drain)' if would['soft_drained'] else ''}"
+        yield f"enforce mode would give it {_weight(would)}"
 
 
-def _budget(budget: dict[str, Any]) -> str:
-    at = f", at {_time(budget['at'])}" if budget["at"] is not None else ""
-    return f"tokens: {budget['used']} of {budget['capacity']} in use, {budget['left']} left{at}"
+def _claim(value: dict[str, Any]) -> Iterator[str]:
+    """The last answer to a claim, and the tokens."""
+    if claim := value["claim"]:
+        outcome, reason = claim["outcome"], claim["reason"]
+        why = f" ({reason})" if reason != outcome else ""
+        yield f"claim {outcome}{why}: {claim['sentence'].removeprefix('token granted, ')}"
+    if budget := value["budget"]:
+        used, at = f"{budget['used']} of {budget['capacity']} in use", _time(budget["at"])
+        yield f"tokens: {used}, {budget['left']} left, at {at}"
 
 
-def _fleet(fleet: dict[str, Any]) -> Iterator[str]:
+def _fleet(value: dict[str, Any]) -> Iterator[str]:
+    fleet = value["fleet"]
+    if fleet is None:
+        return
     cause = f", most of {fleet['cause']}" if fleet["cause"] else ""
     away = f"{fleet['draining']} draining, {fleet['down']} down, {fleet['retiring']} retiring"
-    yield f"fleet: {fleet['alive']} alive, {fleet['suspect']} suspect{cause}, {away}{_median(fleet)}"
+    errors, ratio = fleet["median_errors"], fleet["median_ratio"]
+    failed = "" if ratio is None else f", {100 * ratio:.3g} % of the requests failed"
+    median = "" if errors is None else f"; median: {errors} error{'s' * (errors != 1)}{failed}"
+    yield f"fleet: {fleet['alive']} alive, {fleet['suspect']} suspect{cause}, {away}{median}"
     yield f"culls: {fleet['helped']} helped, {fleet['unhelped']} did not help, {fleet['unclear']} unclear"
     for trial in fleet["trials"]:
         yield f"culls for {trial['cause']}: {_trial(trial)}"
@@ -126,12 +110,6 @@ def _fleet(fleet: dict[str, Any]) -> Iterator[str]:
         yield reasons.lost_hold(Hold(lost["author"], lost["reason"], lost["until"], lost["instance"]))
     if fleet["duplicate"]:
         yield "duplicate: another container runs under this instance name"
-
-
-def _median(fleet: dict[str, Any]) -> str:
-    errors, ratio = fleet["median_errors"], fleet["median_ratio"]
-    failed = "" if ratio is None else f", {100 * ratio:.3g} % of the requests failed"
-    return "" if errors is None else f"; median: {errors} error{'s' * (errors != 1)}{failed}"
 
 
 def _trial(trial: dict[str, Any]) -> str:
@@ -144,10 +122,11 @@ def _trial(trial: dict[str, Any]) -> str:
     return f"paused for {reasons.span(ceil(trial['paused_s']))}, {last} did not help; {out}"
 
 
-def _hold(hold: dict[str, Any]) -> str:
-    scope = f"instance {hold['instance']}" if hold["instance"] else "the service"
-    reason = f": {hold['reason']}" if hold["reason"] else ""
-    return f"hold: {scope} until {_time(hold['until'])} by {hold['author']}{reason}"
+def _hold(value: dict[str, Any]) -> Iterator[str]:
+    if hold := value["hold"]:
+        scope = f"instance {hold['instance']}" if hold["instance"] else "the service"
+        reason = f": {hold['reason']}" if hold["reason"] else ""
+        yield f"hold: {scope} until {_time(hold['until'])} by {hold['author']}{reason}"
 
 
 def _action(value: dict[str, Any]) -> Iterator[str]:
@@ -161,20 +140,42 @@ def _action(value: dict[str, Any]) -> Iterator[str]:
         yield f"warning: {sentence}"
 
 
-def _about(value: dict[str, Any]) -> Iterator[str]:
+def _remedies(value: dict[str, Any]) -> Iterator[str]:
+    for sentence in value["remedies"] if value["state"] != State.UP or value["rules"] else ():
+        yield f"clears when: {sentence}"
+
+
+def _identity(value: dict[str, Any]) -> Iterator[str]:
     if value["alone"]:
         yield f"alone: {value['alone']}"
     sides = ", ".join(f"{side} {'up' if is_up else 'down'}" for side, is_up in value["health"].items())
-    life = f", incarnation {value['incarnation']}" if value["incarnation"] else ""
-    name = f"{value['service']}/{value['instance']}{life}, mode {value['mode']}"
-    weight = f"weight {value['weight']} %{' (soft drain)' if value['soft_drained'] else ''}"
-    yield f"{name}; since {_time(value['since'])}, now {_time(value['at'])}; {sides}, {weight}"
+    incarnation = f", incarnation {value['incarnation']}" if value["incarnation"] else ""
+    name = f"{value['service']}/{value['instance']}{incarnation}, mode {value['mode']}"
+    yield f"{name}; since {_time(value['since'])}, now {_time(value['at'])}; {sides}, {_weight(value)}"
+    if value["runbook"]:
+        yield f"runbook: {value['runbook']}"
 
 
-def _samples(samples: Any) -> Iterator[str]:
-    for sample in samples:
-        seen = f"{sample['count']} from {_time(sample['first'])} to {_time(sample['last'])}"
-        yield f"error {sample['fingerprint']} ({sample['kind']}, {sample['level']}): {seen}: {sample['message']}"
+def _samples(value: dict[str, Any]) -> Iterator[str]:
+    for sample in value.get("samples", ()):
+        count = f"{sample['count']} from {_time(sample['first'])} to {_time(sample['last'])}"
+        yield f"error {sample['fingerprint']} ({sample['kind']}, {sample['level']}): {count}: {sample['message']}"
+
+
+def _history(value: dict[str, Any]) -> Iterator[str]:
+    for event in value["history"]:
+        sentence = f": {event['sentence']}" if event["sentence"] else ""
+        yield f"{_time(event['at'])} {event['what']}{sentence}"
+
+
+_SECTIONS: Final[tuple[Callable[[dict[str, Any]], Iterator[str]], ...]] = (
+    *(_state, _window, _would, _claim, _fleet, _hold, _action, _remedies, _identity, _samples, _history),
+)
+"""The most important first."""
+
+
+def _weight(value: dict[str, Any]) -> str:
+    return f"weight {value['weight']} %{' (soft drain)' if value['soft_drained'] else ''}"
 
 
 def _capture(value: dict[str, Any]) -> Iterator[str]:
