@@ -30,7 +30,7 @@ def _down(age_s: float) -> list[ContainerRow]:
     return [ContainerRow("d", "down", "redis", since=int(NOW - age_s)), *WELL]
 
 
-def _seen(**fields: Any) -> Situation:
+def _situation(**fields: Any) -> Situation:
     rest = {"fleet": Fleet(10), "rows": WELL, "holds": [], "tokens": TOKENS, "unknown": None, "away_since": None}
     return Situation(**{**rest, "alone": "", "is_shadow": False, "now": NOW, **fields})
 
@@ -203,16 +203,16 @@ BEGINNING: Final = "4 of 10 containers have too many errors since 22:08 UTC, mos
 
 def test_trial_of_another_cause_is_not_that_of_the_suspects() -> None:
     other = Fleet(10, 4, cause="redis", trials=(TRIED._replace(cause="mysql"),))
-    assert banner(_seen(**{**OUTAGE, "fleet": other})).sentence == BEGINNING
+    assert banner(_situation(**{**OUTAGE, "fleet": other})).sentence == BEGINNING
 
 
 @pytest.mark.parametrize(("fields", "level", "sentence", "command"), CASES.values(), ids=CASES)
 def test_banner(fields: dict[str, Any], level: str, sentence: str, command: str) -> None:
-    made = banner(_seen(**fields))
+    made = banner(_situation(**fields))
     assert (made.sentence, made.level, made.command) == (sentence, level, command)
     assert bool(made.action) is (made.level != "ok" and made.sentence != CASES["just started"][2])
 
 
 def test_store_that_is_away_is_named() -> None:
-    away = _seen(unknown=Unknown("timeout"), store="redis://:***@10.0.0.5:6379")
+    away = _situation(unknown=Unknown("timeout"), store="redis://:***@10.0.0.5:6379")
     assert banner(away).action.startswith("Repair Redis (redis://:***@10.0.0.5:6379) or the network to it;")

@@ -58,7 +58,7 @@ class Office:
         assert observed.failures == []
         return answer
 
-    async def seen(self) -> dict[str, Any]:
+    async def fields(self) -> dict[str, Any]:
         return dict((await self.answer()).json())
 
 
@@ -80,23 +80,23 @@ async def test_fleet_is_shown_member_by_member(office: Office) -> None:
         departed=(("c", 3.0),),
     )
     answer = await office.answer()
-    seen = answer.json()
-    assert (answer.status, {name: seen[name] for name in IDENTITY}) == (200, IDENTITY)
-    fleet = seen["fleet"]
+    fields = answer.json()
+    assert (answer.status, {name: fields[name] for name in IDENTITY}) == (200, IDENTITY)
+    fleet = fields["fleet"]
     assert (fleet["alive"], fleet["suspect"], fleet["hold"], fleet["paused"]) == (2, 1, HELD, ["redis"])
     trial = {"cause": "redis", "limit": 1, "out": 0, "paused_s": 540.0, "failures": 1, "since": 1e9}
     assert fleet["trials"] == [trial], "kafka is as at its beginning"
     assert (fleet["median_errors"], fleet["median_ratio"], fleet["duplicate"]) == (3, 0.25, False)
     a = {"presence": "up", "kind": "", "age_s": 1.0, "about": OWN._asdict(), "duplicate": False}
     b = {"presence": "suspect", "kind": "redis", "age_s": 2.0, "about": None, "duplicate": True}
-    assert seen["members"] == [
+    assert fields["members"] == [
         {"instance": "a", **a, "state": "up", "since": 5},
         {"instance": "b", **b, "state": "suspect", "since": None},
     ]
-    assert (seen["departed"], seen["settings"]) == ([{"instance": "c", "age_s": 3.0}], ['{"window_us": 600000000}'])
-    assert (seen["used"], seen["capacity"], seen["grants"]) == (1, 10, [NOW_S - 60])
-    assert (seen["holds"], seen["local_hold"], seen["own"]) == ([HELD], None, OWN._asdict())
-    banner = seen["banner"]
+    assert (fields["departed"], fields["settings"]) == ([{"instance": "c", "age_s": 3.0}], ['{"window_us": 600000000}'])
+    assert (fields["used"], fields["capacity"], fields["grants"]) == (1, 10, [NOW_S - 60])
+    assert (fields["holds"], fields["local_hold"], fields["own"]) == ([HELD], None, OWN._asdict())
+    banner = fields["banner"]
     assert banner["runbook"] == "https://wiki/runbooks#hold"
     assert banner["sentence"] == (
         "anna holds all culls until 22:14 UTC (look), and 1 container (b) has too many errors."
@@ -118,7 +118,7 @@ async def test_state_is_that_of_the_store_and_as_detailed_as_its_sidecar_told_it
     office: Office, member: Member, state: str, since: float
 ) -> None:
     office.budget.known = MemberList(Fleet(1), 0, (member,))
-    _, row = (await office.seen())["members"]
+    _, row = (await office.fields())["members"]
     assert (row["state"], row["since"]) == (state, since)
 
 
@@ -131,34 +131,34 @@ async def test_own_member_has_what_is_newer_than_its_beat_unless_another_contain
     ):
         office.own = own
         office.budget.known = MemberList(Fleet(1), 0, (member,))
-        (row,) = (await office.seen())["members"]
+        (row,) = (await office.fields())["members"]
         assert (row["state"], row["kind"], row["about"]["errors"]) == expected
 
 
 async def test_part_of_the_fleet_is_the_capacity() -> None:
     office = Office(budget="20%")
     office.budget.known = MemberList(Fleet(9, 1, 1), 1)
-    seen = await office.seen()
-    assert (seen["capacity"], seen["bound"]) == (2, "at most 2 culls in any window, or 6 with refunds")
+    fields = await office.fields()
+    assert (fields["capacity"], fields["bound"]) == (2, "at most 2 culls in any window, or 6 with refunds")
 
 
 @pytest.mark.parametrize(("error", "status"), [("connection", 502), ("timeout", 504)], ids=["away", "slow"])
 async def test_fleet_without_the_store_is_the_last_known_summary(office: Office, error: str, status: int) -> None:
     office.budget.server.fails = error
-    first = await office.seen()
+    first = await office.fields()
     assert (first["fleet"], first["fleet_age_s"], first["used"], first["capacity"]) == (None, None, None, 10)
     await office.budget.hold("", "anna", "look", 60)
     office.fleet = Fleet(alive=3, used=4, capacity=12, hold=Hold("anna", "look", NOW_S + 60))
-    assert (await office.seen())["holds"] == [], "the local one, which stands beside them"
+    assert (await office.fields())["holds"] == [], "the local one, which stands beside them"
     office.fleet = office.fleet._replace(hold=Hold("bob", "look", NOW_S + 60))
     answer = await office.answer()
-    seen: dict[str, Any] = answer.json()
-    assert (answer.status, seen["error"], seen["fleet_age_s"]) == (status, error, 90.0)
-    assert (seen["fleet"]["alive"], seen["local_hold"], seen["used"], seen["capacity"]) == (3, HELD, 4, 12)
-    assert ([one["instance"] for one in seen["members"]], seen["departed"]) == (["a"], [])
-    assert seen["holds"] == [{**HELD, "author": "bob"}]
-    assert seen["banner"]["level"] == "critical"
-    assert "Redis has given no answer since 22:11 UTC" in seen["banner"]["sentence"]
+    fields: dict[str, Any] = answer.json()
+    assert (answer.status, fields["error"], fields["fleet_age_s"]) == (status, error, 90.0)
+    assert (fields["fleet"]["alive"], fields["local_hold"], fields["used"], fields["capacity"]) == (3, HELD, 4, 12)
+    assert ([one["instance"] for one in fields["members"]], fields["departed"]) == (["a"], [])
+    assert fields["holds"] == [{**HELD, "author": "bob"}]
+    assert fields["banner"]["level"] == "critical"
+    assert "Redis has given no answer since 22:11 UTC" in fields["banner"]["sentence"]
 
 
 @pytest.mark.parametrize(("budget", "capacity", "sentence"), [("10", 10, ""), ("20%", 1, " All tokens are in use")])
@@ -175,10 +175,10 @@ async def test_budget_without_a_shared_store_comes_from_the_own_grants(
     ago_s = {700: "granted", 100: "granted", 20: "denied", 10: "granted"}
     office.local = [Entry(what, NOW_S - ago) for ago, what in ago_s.items()]
     answer = await office.answer()
-    seen = answer.json()
-    assert (answer.status, seen["used"], seen["capacity"], seen["fleet"]) == (200, 2, capacity, None)
-    assert seen["grants"] == [NOW_S - 100, NOW_S - 10]
-    assert f"1 of 1 container (a) has too many errors since 00:00 UTC.{sentence}" in seen["banner"]["sentence"]
+    fields = answer.json()
+    assert (answer.status, fields["used"], fields["capacity"], fields["fleet"]) == (200, 2, capacity, None)
+    assert fields["grants"] == [NOW_S - 100, NOW_S - 10]
+    assert f"1 of 1 container (a) has too many errors since 00:00 UTC.{sentence}" in fields["banner"]["sentence"]
 
 
 async def test_requests_that_come_while_an_answer_is_made_share_the_next_one(
@@ -193,13 +193,13 @@ async def test_requests_that_come_while_an_answer_is_made_share_the_next_one(
         return MemberList(Fleet(reads), 0)
 
     monkeypatch.setattr(office.budget, "member_list", member_list)
-    asking = [asyncio.create_task(office.seen())]
+    asking = [asyncio.create_task(office.fields())]
     await eventually(lambda: reads, timeout_s=60, what="the first answer is made")
-    asking += [asyncio.create_task(office.seen()) for _ in range(4)]
+    asking += [asyncio.create_task(office.fields()) for _ in range(4)]
     await eventually(lambda: office.api._asked == len(asking), timeout_s=60, what="all have asked")
     may_answer.set()
     assert [(await one)["fleet"]["alive"] for one in asking] == [1, 2, 2, 2, 2]
-    assert (await office.seen())["fleet"]["alive"] == 3, "an answer is never older than its request"
+    assert (await office.fields())["fleet"]["alive"] == 3, "an answer is never older than its request"
 
 
 async def test_answers_take_a_part_of_the_time_and_the_next_one_waits(
@@ -209,5 +209,5 @@ async def test_answers_take_a_part_of_the_time_and_the_next_one_waits(
     monkeypatch.setattr(fleet_api, "time", SimpleNamespace(thread_time=lambda: next(seconds)))
     begun = asyncio.get_running_loop().time()
     for _ in range(2):
-        await office.seen()
+        await office.fields()
     assert 0.4 <= asyncio.get_running_loop().time() - begun < 60

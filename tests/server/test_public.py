@@ -283,14 +283,14 @@ async def test_client_that_reads_late_gets_the_whole_answer_and_then_the_next(ob
 
 
 async def test_next_connection_takes_the_place_of_the_one_that_is_silent_for_longest(observed: Observed) -> None:
-    async with public_door(observed, most=10) as server, AsyncExitStack() as held:
+    async with public_door(observed, most=10) as server, AsyncExitStack() as stack:
         clients = []
         for _ in range(8):
-            clients.append(await held.enter_async_context(await RawConnection.to(server)))
+            clients.append(await stack.enter_async_context(await RawConnection.to(server)))
             assert (await clients[-1].ask(UP)).headers["connection"] == "keep-alive"
         assert (await clients[0].ask(UP)).status == 200  # now the second has been silent for longest
         for _ in range(3):
-            await held.enter_async_context(await RawConnection.to(server))
+            await stack.enter_async_context(await RawConnection.to(server))
         assert await clients[1].rest() == b""
         for client in (clients[0], *clients[2:]):
             assert (await client.ask(UP)).headers["connection"] == "close", "ten of ten are open"
@@ -298,11 +298,11 @@ async def test_next_connection_takes_the_place_of_the_one_that_is_silent_for_lon
 
 
 async def test_connections_of_one_address_take_no_place_of_another(observed: Observed) -> None:
-    async with public_door(observed, most=10) as server, AsyncExitStack() as held:
-        honest = await held.enter_async_context(await RawConnection.to(server))
+    async with public_door(observed, most=10) as server, AsyncExitStack() as stack:
+        honest = await stack.enter_async_context(await RawConnection.to(server))
         assert (await honest.ask(UP)).status == 200
         for _ in range(50):
-            await held.enter_async_context(await RawConnection.to(server, source="127.0.0.2"))
+            await stack.enter_async_context(await RawConnection.to(server, source="127.0.0.2"))
         await eventually(lambda: len(observed.words) == 41, timeout_s=60, what="the others take their own places")
         assert (await honest.ask(UP)).status == 200
         async with await RawConnection.to(server, source="127.0.0.3") as new:
@@ -333,8 +333,8 @@ async def test_without_a_free_descriptor_the_silent_one_gives_its_own(
     observed: Observed, monkeypatch: pytest.MonkeyPatch, pause_s: float, *, is_paused: bool
 ) -> None:
     monkeypatch.setattr(listening, "NO_DESCRIPTOR_S", pause_s)
-    async with public_door(observed) as server, AsyncExitStack() as held:
-        silent = await held.enter_async_context(await RawConnection.to(server))
+    async with public_door(observed) as server, AsyncExitStack() as stack:
+        silent = await stack.enter_async_context(await RawConnection.to(server))
         await eventually(lambda: server.connected, timeout_s=60, what="it is accepted")
         with closing(socket.socket()) as late:
             late.settimeout(0)
@@ -368,8 +368,8 @@ async def test_connection_from_elsewhere_is_closed_unread_and_counted(observed: 
         with socket.create_connection(split(server.addresses[0])) as leaving:
             leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         assert await _is_up(server)
-        async with await RawConnection.to(server, at=1, source=own) as known:
-            assert (await known.ask(UP)).status == 200
+        async with await RawConnection.to(server, at=1, source=own) as admitted:
+            assert (await admitted.ask(UP)).status == 200
     assert len(observed.words) == 29
 
 
@@ -414,8 +414,8 @@ async def test_turn_ends_in_time_and_the_next_one_goes_on(observed: Observed, mo
         asked.append(request.path)
         return up(request)
 
-    async with public_door(observed, note) as server, AsyncExitStack() as held:
-        clients = [held.enter_context(closing(socket.create_connection(split(server.addresses[0])))) for _ in range(5)]
+    async with public_door(observed, note) as server, AsyncExitStack() as stack:
+        clients = [stack.enter_context(closing(socket.create_connection(split(server.addresses[0])))) for _ in range(5)]
         server.turn()
         for client in clients:
             client.sendall(UP)
@@ -427,8 +427,8 @@ async def test_turn_ends_in_time_and_the_next_one_goes_on(observed: Observed, mo
 
 
 async def test_close_ends_every_connection_and_stop_only_the_listening_socket(observed: Observed) -> None:
-    async with public_door(observed, _big) as server, AsyncExitStack() as held:
-        silent, kept, unread = [await held.enter_async_context(await RawConnection.to(server)) for _ in range(3)]
+    async with public_door(observed, _big) as server, AsyncExitStack() as stack:
+        silent, kept, unread = [await stack.enter_async_context(await RawConnection.to(server)) for _ in range(3)]
         assert (await kept.ask(UP)).status == 200
         unread.stops_reading()
         await unread.send(get("/big"))

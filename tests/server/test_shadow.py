@@ -47,25 +47,25 @@ VARIANTS: Final = {
 }
 
 
-async def everything_shown(seen: Snapshot) -> Shown:
+async def everything_shown(snapshot: Snapshot) -> Shown:
     """The answers of the real handlers to every poll, probe and agent check."""
     listener = health.Health(
-        lambda: seen,
+        lambda: snapshot,
         stale_after_s=60.0,
         on_poll=lambda *_: None,
         on_failure=_fail,
         explanation=lambda _: "down",
-        clock=lambda: seen.now,
+        clock=lambda: snapshot.now,
     )
     answers = {**listener.polls, **listener.probes}
-    shown: Shown = {"agent": await _agent_line(seen)}
+    shown: Shown = {"agent": await _agent_line(snapshot)}
     for path in PATHS:
         shown[path] = re.sub(rb"Date: .*\r\n", b"", answers[path]().written("GET", keeps=True))
     return shown
 
 
-async def _agent_line(seen: Snapshot) -> bytes:
-    agent = AgentCheck(lambda: seen, on_poll=lambda *_: None, on_failure=_fail)
+async def _agent_line(snapshot: Snapshot) -> bytes:
+    agent = AgentCheck(lambda: snapshot, on_poll=lambda *_: None, on_failure=_fail)
     await agent.open_tcp("127.0.0.1", 0)
     try:
         async with await RawConnection.to(agent) as poller:
@@ -99,18 +99,18 @@ def _compare(snapshots: Mapping[str, Snapshot], state: State = State.UP) -> None
 
     async def compare() -> None:
         expected = await everything_shown(idle)
-        for what, seen in snapshots.items():
-            assert await everything_shown(seen) == expected, what
+        for what, snapshot in snapshots.items():
+            assert await everything_shown(snapshot) == expected, what
 
     asyncio.run(compare())
 
 
 @pytest.mark.parametrize("state", State)
 def test_shadow_shows_an_idle_container_in_every_state_and_at_every_weight(state: State) -> None:
-    seen = published(SHADOW)
+    snapshot = published(SHADOW)
     _compare(
         {
-            f"{name} at {percent} %": seen._replace(
+            f"{name} at {percent} %": snapshot._replace(
                 container=variant._replace(state=state), weight=percent, is_soft_drained=percent < FULL
             )
             for name, variant in VARIANTS.items()
@@ -160,7 +160,7 @@ def test_shadow_shows_an_idle_container_while_a_real_controller_does_all_that_it
     snapshots: dict[str, Snapshot] = {}
     _story(snapshots)
     _compare(snapshots)
-    would = {chapter: seen.would_share for chapter, seen in snapshots.items()}
+    would = {chapter: snapshot.would_share for chapter, snapshot in snapshots.items()}
     assert would == {
         "suspect, would be drained softly": 10,
         "held": 10,
