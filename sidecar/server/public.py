@@ -80,6 +80,8 @@ class PublicServer:
         self.stop = self._listening.stop
         self._connections: dict[int, _Client] = {}
         """The open ones by their descriptors, those that are silent for longest first."""
+        self._hosts = Counter[str]()
+        """The number of connections of each address that has one."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._due_at = 0.0
         self.loop.add_reader(self._epoll.fileno(), self.turn)
@@ -140,6 +142,7 @@ class PublicServer:
                 return
         connection = _Client(self, opened, host)
         self._connections[opened.fileno()] = connection
+        self._hosts[host] += 1
         self._epoll.register(opened, select.EPOLLIN)
         if self._sweeping is None:
             self._sweeping = self.loop.call_later(SWEEP_S, self._sweep)
@@ -149,8 +152,7 @@ class PublicServer:
     def _make_room(self, word: str) -> None:
         """Cut the connection that is silent for longest, of the address that has most of them."""
         if self._connections:
-            hosts = Counter(connection.host for connection in self._connections.values())
-            busiest = max(hosts, key=hosts.__getitem__)
+            busiest = max(self._hosts, key=self._hosts.__getitem__)
             self._cut(next(each for each in self._connections.values() if each.host == busiest), word)
 
     def _sweep(self) -> None:
@@ -200,6 +202,9 @@ class PublicServer:
     def forget(self, connection: _Client) -> None:
         """The connection is about to be closed."""
         del self._connections[connection.socket.fileno()]
+        self._hosts[connection.host] -= 1
+        if not self._hosts[connection.host]:
+            del self._hosts[connection.host]
 
 
 class _Client:

@@ -307,6 +307,8 @@ async def test_connections_of_one_address_take_no_place_of_another(observed: Obs
         assert (await honest.ask(UP)).status == 200
         async with await RawConnection.to(server, source="127.0.0.3") as new:
             assert (await new.ask(UP)).status == 200
+        await server.close()
+        assert not server._hosts, "addresses that come and go take no memory"
     assert {*observed.words} == {"crowded"}
 
 
