@@ -89,21 +89,22 @@ class Controller:
         unwritten = self._effects.unwritten_latch
         if unwritten is not None and unwritten == self.container.latch:
             return
+        assessment = self.assessment
         self.snapshot = Snapshot(
             now,
             self.container,
-            self.assessment.measurements.evidence(now),
+            assessment.measurements.evidence(now),
             self._checked_at,
-            self.assessment.weight.percent,
-            self.assessment.success_rate,
-            due_at(self.container, self._policy),
-            self.assessment.measurements.load(now),
-            self.assessment.is_soft_drained,
-            self.assessment.baseline,
-            self._beat_error,
-            self._last_cull,
-            self._wall(),
-            self._policy.enforce,
+            weight=assessment.weight.percent,
+            success_rate=assessment.success_rate,
+            retire_at=due_at(self.container, self._policy),
+            load=assessment.measurements.load(now),
+            is_soft_drained=assessment.is_soft_drained,
+            baseline=assessment.baseline,
+            beat_error=self._beat_error,
+            last_cull=self._last_cull,
+            unix=self._wall(),
+            enforce=self._policy.enforce,
         )
         self._publish(self.snapshot)
 
@@ -184,7 +185,7 @@ class Controller:
         """Judge because a transition is due. If that fails it is tried again, but not before a second has passed."""
         self._not_before = now + 1.0
         self._judge(now)
-        self._not_before = now
+        self._not_before = 0.0
 
     def _judge_reports(self, now: float) -> None:
         """Judge what was just reported. Under a flood this happens once a turn, and only a bad verdict is a step."""
