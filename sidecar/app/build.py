@@ -17,11 +17,12 @@ from sidecar.app import build_store
 from sidecar.config import addresses, syntax
 from sidecar.controller.beats import about
 from sidecar.controller.container_controller import Controller
-from sidecar.controller.effects import EffectRunner, Runtime
+from sidecar.controller.effects import EffectRunner
 from sidecar.controller.inbox import Inbox, IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
 from sidecar.controller.membership import Membership
+from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import NAMELESS, RandomIdentity
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.members import digest_of
@@ -94,7 +95,7 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
 
     ``leave`` ends this process, for the action ``exit``.
     """
-    log, observers, rng = Log(plan=build_store.rotation_plan(config)), Observers(), _rng()
+    log, observers = Log(plan=build_store.rotation_plan(config)), Observers()
     for each in (metrics, log):
         observers.steps.append(each.observe)
         observers.beats.append(each.beaten)
@@ -116,14 +117,12 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
     )
     membership = Membership(
         budget.beat,
+        _runtime(observers, "beat"),
         error_limit=config.judging.error_limit,
         interval_s=config.budget.beat_interval,
-        clock=time.monotonic,
-        rng=rng,
         put=inbox.put,
         on_answer=observers.beat,
         lost=budget.store.lost,
-        on_failure=partial(observers.failed, "beat"),
         describe=lambda seen: describe(seen).dump(),
     )
     hook, actuator = None, None
@@ -196,6 +195,10 @@ def _rng() -> random.Random:
     return random.Random()  # noqa: S311 - it spreads timers and retries, it guards nothing
 
 
+def _runtime(observers: Observers, part: str) -> Runtime:
+    return Runtime(time.monotonic, time.time, _rng(), partial(observers.failed, part))
+
+
 async def _controller(
     config: Config,
     journal: Journal,
@@ -206,7 +209,7 @@ async def _controller(
     publish: Callable[[Snapshot], None],
     hook: Hook | None,
 ) -> Controller:
-    rules, runtime = policy(config), Runtime(time.monotonic, time.time, _rng(), partial(observers.failed, "step"))
+    rules, runtime = policy(config), _runtime(observers, "step")
     measurements = Measurements(
         round(config.judging.error_window),
         int(time.monotonic()),
@@ -267,10 +270,8 @@ def _ledger(config: Config, budget: FleetBudget, observers: Observers) -> Ledger
     ledger = Ledger(
         budget.note,
         config.identity.instance,
-        wall=time.time,
-        rng=_rng(),
-        on_failure=partial(observers.failed, "ledger"),
-        traits=traits(config),
+        _runtime(observers, "ledger"),
+        traits(config),
     )
     observers.steps.append(ledger.notice)
     observers.beats.append(ledger.beaten)

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final
 
-from sidecar.controller.effects import EffectRunner, Runtime
+from sidecar.controller.effects import EffectRunner
 from sidecar.controller.inbox import IdStatus, Inbox, IncarnationIds, LatchWritten, Message, Reports, incarnation_id
+from sidecar.controller.runtime import Runtime
 from sidecar.core.app_reports import ErrorReport, Report
 from sidecar.core.claims import REVIVED, RandomIdentity, request_id
 from sidecar.core.explain.samples import CullEvidence

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from random import Random
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from sidecar.controller.inbox import LatchWritten, Message
 from sidecar.controller.journal import Journal, Memory
+from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Request, Unknown, request_id
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
@@ -55,15 +55,6 @@ class TokenBudget(Protocol):
 
     async def give_back(self, instance: str, holder: str) -> bool | Unknown:
         """Give back a lease, or the token of a claim; return whether it was in use."""
-
-
-class Runtime(NamedTuple):
-    """What the controller and its effects take of the process that runs them."""
-
-    clock: Callable[[], float]  # monotonic seconds
-    wall: Callable[[], float]  # Unix seconds
-    rng: Random
-    on_failure: Callable[[Exception], None]  # receives every exception; it may not block
 
 
 class EffectRunner:

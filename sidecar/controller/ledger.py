@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from math import inf
-from random import Random
 from typing import Final
 
 from sidecar.controller.ledger_entries import EntryWriter
+from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import Unknown
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
@@ -52,20 +51,14 @@ class LedgerRefusedError(Exception):
 class Ledger:
     """Keeps and sends entries about what the sidecar of ``instance`` sees.
 
-    ``note`` writes entries to the store, each once, and returns how many were new. ``wall`` gives Unix seconds,
-    ``clock`` monotonic seconds; ``rng`` spreads repeated batches. ``on_failure`` receives every exception; none reaches
-    the caller, because a ledger entry must not stop a step.
+    ``note`` writes entries to the store, each once, and returns how many were new.
     """
 
     def __init__(
         self,
         note: Callable[[Sequence[Entry]], Awaitable[int | Unknown]],
         instance: str,
-        *,
-        wall: Callable[[], float],
-        rng: Random,
-        on_failure: Callable[[Exception], None],
-        clock: Callable[[], float] = time.monotonic,
+        runtime: Runtime,
         traits: Traits = NO_TRAITS,
     ) -> None:
         self.dropped = 0
@@ -73,10 +66,7 @@ class Ledger:
         """All entries since the start by word and reason, without the orders of people, who may write any reason."""
         self._note = note
         self._entries = EntryWriter(instance, traits)
-        self._wall = wall
-        self._clock = clock
-        self._rng = rng
-        self._on_failure = on_failure
+        self._clock, self._wall, self._rng, self._on_failure = runtime
         self._waiting: deque[Entry] = deque()
         self._sent: deque[Entry] = deque(maxlen=MOST_SENT)
         self._has_news = asyncio.Event()

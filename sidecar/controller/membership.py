@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from random import Random
 from typing import Final
 
 from sidecar.controller.beats import beat_of, is_refused
+from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import Beat, Fleet, Presence, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
 from sidecar.core.life.container import Snapshot
@@ -63,26 +63,22 @@ class Membership:
     def __init__(
         self,
         send: Callable[[Beat], Awaitable[Fleet | Unknown]],
+        runtime: Runtime,
         *,
         error_limit: int,
         interval_s: float,
-        clock: Callable[[], float],
-        rng: Random,
         put: Callable[[BeatAnswered | BeatUnanswered], None],
         on_answer: Callable[[BeatRecord], None],
-        on_failure: Callable[[Exception], None],
         describe: Callable[[Snapshot], str] = lambda _: "",
         lost: asyncio.Event | None = None,
     ) -> None:
         self._send = send
         self._error_limit = error_limit
         self._interval_s = interval_s
-        self._clock = clock
-        self._rng = rng
+        self._clock, _, self._rng, self._on_failure = runtime
         self._put = put
         self._on_answer = on_answer
         self._watch = FleetWatch()
-        self._on_failure = on_failure
         self._describe = describe
         self._lost = lost or asyncio.Event()
         self._snapshot: Snapshot | None = None

@@ -16,6 +16,7 @@ from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Memory
 from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, RETURN_BEATS, Membership
+from sidecar.controller.runtime import Runtime
 from sidecar.core.app_reports import ErrorReport, Results
 from sidecar.core.claims import Beat, Claim, Denied, Fleet, Granted, LeaseRequest, Presence, RandomIdentity, Unknown
 from sidecar.core.life.container import Snapshot, start
@@ -53,13 +54,11 @@ async def beating(policy: Policy = POLICY, window_s: int = 600) -> AsyncIterator
     loop = asyncio.get_running_loop()
     membership = Membership(
         store.beat,
+        Runtime(loop.time, lambda: WALL_S, Random(0), failures.append),
         error_limit=policy.error_limit,
         interval_s=INTERVAL_S,
-        clock=loop.time,
-        rng=Random(0),
         put=inbox.put,
         on_answer=lambda _: None,
-        on_failure=failures.append,
     )
     rig = ControllerRig(policy, window_s=window_s, inbox=inbox, publish=membership.update)
     rig.fleet = None

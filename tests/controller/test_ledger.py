@@ -26,6 +26,7 @@ from sidecar.controller.ledger import (
     SETTLED_S,
     Ledger,
 )
+from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
 from sidecar.core.fleet.fleet_settings import FleetSettings
@@ -70,7 +71,7 @@ class LedgerRig:
 
     def __init__(self, note: Note) -> None:
         self.failures: list[Exception] = []
-        self.ledger = Ledger(note, "a", wall=lambda: WALL_S, rng=Random(0), on_failure=self.failures.append)
+        self.ledger = Ledger(note, "a", Runtime(time.monotonic, lambda: WALL_S, Random(0), self.failures.append))
         self.running: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager

@@ -7,12 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from random import Random
+from typing import Self
 
 import pytest
 
 from harness.cases import cases
 from harness.containers import SICK
-from harness.controller import POLICY, WALL_S
+from harness.controller import POLICY, WALL_S, NoChance
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
 from sidecar.controller.beats import about
 from sidecar.controller.membership import (
@@ -22,6 +23,7 @@ from sidecar.controller.membership import (
     SUSPECT_BEATS,
     Membership,
 )
+from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import Beat, Fleet, Presence, Unknown
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.members import About
@@ -42,27 +44,23 @@ RETIRING = UP._replace(state=State.RETIRING)
 LEASE = Latch("", WALL_S, "retired", lease="lease-1")
 
 
-class Middle:
-    """Chance without any."""
-
-    def uniform(self, low: float, high: float) -> float:
-        return (low + high) / 2
-
-
-class Always(Middle):
+class Always(Random):
     """Chance that is always this part of what it may be, from -1 to 1."""
+
+    def __new__(cls, _part: float) -> Self:
+        return super().__new__(cls)
 
     def __init__(self, part: float) -> None:
         self._part = part
 
-    def uniform(self, low: float, high: float) -> float:
-        return super().uniform(low, high) + self._part * (high - low) / 2
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b + self._part * (b - a)) / 2
 
 
 class Scene:
     """A membership with a container, a budget that answers as the test says, and the observers of the answers."""
 
-    def __init__(self, rng: object = None, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, rng: Random | None = None, interval_s: float = INTERVAL_S) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.loop = loop
@@ -79,13 +77,11 @@ class Scene:
         self.open.set()
         self.membership = Membership(
             self.beat,
+            Runtime(loop.time, lambda: WALL_S, rng or NoChance(), self.failures.append),
             error_limit=POLICY.error_limit,
             interval_s=interval_s,
-            clock=loop.time,
-            rng=rng or Middle(),  # type: ignore[arg-type]  # of chance it needs the one method
             put=self.heard.append,
             on_answer=lambda record: self.told.append(record.answer),
-            on_failure=self.failures.append,
             lost=self.lost,
         )
 
@@ -137,7 +133,7 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def beating(rng: object = None, interval_s: float = INTERVAL_S) -> AsyncIterator[Scene]:
+async def beating(rng: Random | None = None, interval_s: float = INTERVAL_S) -> AsyncIterator[Scene]:
     scene = Scene(rng, interval_s)
     running = asyncio.create_task(scene.membership.run())
     await settle()

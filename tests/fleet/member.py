@@ -16,10 +16,11 @@ from fleet.rules import FleetRules
 from fleet.traffic import App
 from harness.memory_store import MemoryStore
 from sidecar.controller.container_controller import Controller
-from sidecar.controller.effects import EffectRunner, Runtime
+from sidecar.controller.effects import EffectRunner
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal, Memory
 from sidecar.controller.membership import Membership
+from sidecar.controller.runtime import Runtime
 from sidecar.core.app_reports import ErrorReport, Report
 from sidecar.core.claims import RandomIdentity
 from sidecar.core.fleet.fleet_events import BeatRecord
@@ -81,15 +82,14 @@ class Member:
         rules = site.rules
         budget = RemoteBudget(FleetBudget(site.store, rules.settings, rng=self._rng, clock=loop.time), site.network)
         inbox = Inbox()
+        runtime = Runtime(self.clock, lambda: loop.wall_s, self._rng, loop.fail)
         self._membership = Membership(
             budget.beat,
+            runtime,
             error_limit=rules.policy.error_limit,
             interval_s=rules.settings.beat_us / US_PER_S,
-            clock=self.clock,
-            rng=self._rng,
             put=inbox.put,
             on_answer=site.on_beat,
-            on_failure=loop.fail,
         )
         measurements = Measurements(
             rules.window_s,
@@ -97,7 +97,6 @@ class Member:
             known_kinds=[kind for kind, _ in rules.policy.kind_limits],
             ignored_kinds=rules.ignored_kinds,
         )
-        runtime = Runtime(self.clock, lambda: loop.wall_s, self._rng, loop.fail)
         self.controller = Controller(
             self._begin(saved),
             Assessment(measurements, Weight(floor=rules.weight_floor), rules.policy),

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Self
 
 from harness.virtual_time import VirtualLoop, settle
 from sidecar.controller.container_controller import Controller
-from sidecar.controller.effects import EffectRunner, Runtime
+from sidecar.controller.effects import EffectRunner
 from sidecar.controller.inbox import Inbox
 from sidecar.controller.journal import Journal, Memory
+from sidecar.controller.runtime import Runtime
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Report
 from sidecar.core.claims import NO_IDENTITY, Answer, Claim, Fleet, LeaseRequest, Presence, RandomIdentity, Unknown
 from sidecar.core.life.assessment import Assessment
