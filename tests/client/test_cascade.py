@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from itertools import permutations
 from pathlib import Path
 from random import Random
@@ -15,17 +15,6 @@ import pytest
 from client.conftest import Listener, Totals
 from sidecar.client import BusyError, Cascade, ExhaustedError, cascade
 from sidecar.client.cascade import CallSlots, Figures
-
-UNTOUCHED = Figures(success_rate=1, weight=1, limit=10, in_flight=0)
-
-
-class Clock:
-    """A clock that moves only when ``now_s`` is set."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class Servers:
@@ -43,9 +32,9 @@ class Servers:
         return answer
 
 
-def cascade_of(*nodes: str, clock: Clock | None = None, timeout_s: float = 3600.0) -> Cascade[str]:
-    """A cascade over these nodes, or over ``a``, ``b`` and ``c``."""
-    return Cascade(nodes or ("a", "b", "c"), rng=Random(4), clock=clock or Clock(), timeout_s=timeout_s)
+def cascade_of(*nodes: str, timeout_s: float = 3600.0) -> Cascade[str]:
+    """A cascade over these nodes, or over ``a``, ``b`` and ``c``. Its clock stands still."""
+    return Cascade(nodes or ("a", "b", "c"), rng=Random(4), clock=lambda: 0.0, timeout_s=timeout_s)
 
 
 @pytest.fixture
@@ -129,12 +118,12 @@ ENDS: list[tuple[str, object, float, int, dict[str, int]]] = [
 async def test_end_of_a_call_is_counted_and_told(
     answer: object, rate: float, limit: int, reported: dict[str, int], totals: Totals
 ) -> None:
-    cascade = cascade_of("a")
+    cascade, servers = cascade_of("a"), Servers(a=answer)
     release = asyncio.Event()
     waiting = [asyncio.create_task(cascade.run(lambda _: release.wait())) for _ in range(4)]
     await asyncio.sleep(0)  # each of them has taken a slot: half of the limit is in use
     try:
-        result = await cascade.run(Servers(a=answer))
+        result = await cascade.run(servers)
     except ExhaustedError as error:
         result = error.errors["a"]
     except BaseException as error:  # noqa: BLE001 - what is handed in comes out, exit and cancellation too
@@ -163,23 +152,6 @@ async def test_call_that_hangs_is_cut_and_gives_its_slot_back() -> None:
         await cascade.run(lambda _: asyncio.Event().wait())
     assert isinstance(caught.value.errors["a"], TimeoutError)
     assert cascade.figures()["a"] == Figures(success_rate=0, weight=0, limit=9, in_flight=0)
-
-
-@pytest.mark.usefixtures("_one_at_a_time")
-async def test_cancelled_run_gives_its_slot_back_and_calls_no_other_node() -> None:
-    cascade, called = cascade_of(), Counter[str]()
-
-    async def call(node: str) -> None:
-        called[node] += 1
-        await asyncio.Event().wait()
-
-    task = asyncio.create_task(cascade.run(call))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert called.total() == 1
-    assert set(cascade.figures().values()) == {UNTOUCHED._replace(limit=1)}
 
 
 async def test_example_of_the_page_falls_back_and_tells_the_sidecar(totals: Totals) -> None:
@@ -250,47 +222,3 @@ async def test_nodes_at_their_limit_are_passed_over_and_when_all_are_the_run_fai
     release.set()
     await asyncio.gather(first, second)
     assert {figures.success_rate for figures in cascade.figures().values()} == {1}, "to be busy is no failure"
-
-
-# -- a story in virtual time, ten calls a second ------------------------------------------------------------------
-
-
-class Service:
-    """Three nodes, whether ``c`` is dead, and which node was called first at which time."""
-
-    def __init__(self, seed: int) -> None:
-        self.clock = Clock()
-        self.is_dead = False
-        self.firsts: list[tuple[float, str]] = []
-        self._cascade = Cascade(("a", "b", "c"), rng=Random(seed), clock=self.clock)
-
-    async def serve(self, seconds: float) -> None:
-        """Let the calls of that many seconds pass; each of them is answered."""
-        for _ in range(round(seconds * 10)):
-            servers = Servers(c=TimeoutError()) if self.is_dead else Servers()
-            await self._cascade.run(servers)
-            self.firsts.append((self.clock.now_s, servers.called[0]))
-            self.clock.now_s += 0.1
-
-    def share(self, from_s: float, to_s: float) -> float:
-        """The part of the first places that ``c`` had between those times."""
-        firsts = [node for at_s, node in self.firsts if from_s <= at_s < to_s]
-        return firsts.count("c") / len(firsts)
-
-    def tries(self, from_s: float) -> Iterator[float]:
-        return (at_s for at_s, node in self.firsts if node == "c" and at_s >= from_s)
-
-
-@pytest.mark.parametrize("seed", range(2))
-async def test_dead_node_loses_its_share_within_seconds_and_has_it_again_within_minutes(seed: int) -> None:
-    service = Service(seed)
-    await service.serve(60)
-    assert service.share(0, 60) == pytest.approx(1 / 3, abs=0.08)
-    service.is_dead = True
-    await service.serve(120)
-    assert service.share(65, 180) < 0.02
-    service.is_dead = False
-    await service.serve(240)
-    first_s = next(service.tries(180))
-    assert first_s < 180 + 120
-    assert service.share(first_s, first_s + 60) == pytest.approx(1 / 3, abs=0.08)
