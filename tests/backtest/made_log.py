@@ -56,7 +56,9 @@ def lines() -> Iterator[str]:
 
 
 def _incident(minute: float, instance: str) -> Incident | None:
-    found = (one for one in INCIDENTS if one.begin <= minute < one.end and instance in one.instances)
+    found = (
+        incident for incident in INCIDENTS if incident.begin <= minute < incident.end and instance in incident.instances
+    )
     return next(found, None)
 
 

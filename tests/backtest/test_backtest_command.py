@@ -25,18 +25,18 @@ def test_shipped_log_is_the_one_that_is_made() -> None:
 
 def test_shipped_log_tells_its_incidents(capsys: pytest.CaptureFixture[str]) -> None:
     """Two stuck containers, two slow ones and an outage of all: see ``made_log.INCIDENTS``."""
-    found = json.loads(answered(capsys, "--access-log", str(made_log.SHIPPED), "--json"))
-    assert (found["kind"], found["containers"], found["usual"]["of"]) == ("backtest", 8, 960)
-    assert (found["begin"], found["end"] - found["begin"]) == (made_log.BEGIN.timestamp(), made_log.FOR_S)
-    alone = [one for one in found["reaches"] if not one["fleet_wide"]]
+    answer = json.loads(answered(capsys, "--access-log", str(made_log.SHIPPED), "--json"))
+    assert (answer["kind"], answer["containers"], answer["usual"]["of"]) == ("backtest", 8, 960)
+    assert (answer["begin"], answer["end"] - answer["begin"]) == (made_log.BEGIN.timestamp(), made_log.FOR_S)
+    alone = [reach for reach in answer["reaches"] if not reach["fleet_wide"]]
     sick = [(name, incident) for incident in made_log.INCIDENTS for name in incident.instances]
-    expected = {(name, one.begin) for name, one in sick if one.instances != made_log.INSTANCES}
-    begun = {(one["container"], (one["begin"] - found["begin"]) // 60) for one in alone}
+    expected = {(name, incident.begin) for name, incident in sick if incident.instances != made_log.INSTANCES}
+    begun = {(reach["container"], (reach["begin"] - answer["begin"]) // 60) for reach in alone}
     assert begun == expected
-    assert len(found["reaches"]) - len(alone) == len(made_log.INSTANCES)
-    row = next(row for row in found["limits"] if row["limit"] == found["error_limit"])
-    assert (row["reached"], row["fleet_wide"]) == (len(found["reaches"]), len(made_log.INSTANCES))
-    assert found["usual"]["most"] < found["error_limit"]
+    assert len(answer["reaches"]) - len(alone) == len(made_log.INSTANCES)
+    row = next(row for row in answer["limits"] if row["limit"] == answer["error_limit"])
+    assert (row["reached"], row["fleet_wide"]) == (len(answer["reaches"]), len(made_log.INSTANCES))
+    assert answer["usual"]["most"] < answer["error_limit"]
 
 
 def test_text_says_which_limit_to_set_and_why(capsys: pytest.CaptureFixture[str]) -> None:

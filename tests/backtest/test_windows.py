@@ -28,7 +28,7 @@ def past(errors: Mapping[str, Sequence[tuple[float, int]]], for_s: float = QUIET
 def reached(findings: LimitFindings, limit: int) -> tuple[int, int, int]:
     """How often this limit was reached, by how many containers, and how often by most of the fleet together."""
     reaches = findings.reaches[limit]
-    return len(reaches), len({one.container for one in reaches}), sum(one.fleet_wide for one in reaches)
+    return len(reaches), len({reach.container for reach in reaches}), sum(reach.fleet_wide for reach in reaches)
 
 
 @pytest.mark.parametrize(

@@ -22,5 +22,5 @@ def start_thread(run_dir: Path) -> Iterator[StartThread]:
         return started[-1].start()
 
     yield start
-    for one in started:
-        one.stop()
+    for sidecar in started:
+        sidecar.stop()

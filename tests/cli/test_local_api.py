@@ -215,9 +215,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SidecarThread]
     with short_path(tmp_path_factory.mktemp("remote")) as directory:
         (directory / "token").write_text(f"{TOKEN}\n")
         place: dict[str, Setting] = {"token_file": directory / "token", "page_listen": f"127.0.0.1:{free_port()}"}
-        one = SidecarThread(directory, "web-1", **place).start()
-        yield one
-        one.stop()
+        sidecar = SidecarThread(directory, "web-1", **place).start()
+        yield sidecar
+        sidecar.stop()
 
 
 def _run(capsys: pytest.CaptureFixture[str], environ: Mapping[str, str], *words: str) -> tuple[int, str, str]:
@@ -225,8 +225,8 @@ def _run(capsys: pytest.CaptureFixture[str], environ: Mapping[str, str], *words:
     return code, *capsys.readouterr()
 
 
-def _url(one: SidecarThread, listener: str = "page") -> str:
-    host, port = one.address(listener)
+def _url(sidecar: SidecarThread, listener: str = "page") -> str:
+    host, port = sidecar.address(listener)
     return f"http://{host}:{port}"
 
 

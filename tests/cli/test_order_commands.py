@@ -30,9 +30,11 @@ ASKS = "; a suspect asks again at its next check"
 
 @pytest.fixture
 def shared(start_thread: StartThread, redis_server: RedisServer) -> SidecarThread:
-    one = start_thread("a", redis_url=redis_server.url)
-    wait_for(lambda: one.request("local", "GET", "/why").json()["fleet"], timeout_s=60, what="the fleet has answered")
-    return one
+    sidecar = start_thread("a", redis_url=redis_server.url)
+    wait_for(
+        lambda: sidecar.request("local", "GET", "/why").json()["fleet"], timeout_s=60, what="the fleet has answered"
+    )
+    return sidecar
 
 
 def test_hold_is_shown_by_fleet_until_it_is_released(shared: SidecarThread) -> None:
@@ -95,11 +97,11 @@ def test_without_redis_a_hold_is_of_this_container_alone(shared: SidecarThread, 
 
 
 def test_store_in_memory_makes_this_sidecar_the_whole_service(start_thread: StartThread) -> None:
-    one = start_thread()
-    assert command(one, *HOLD) == (0, "held: the service by alice, 1h left: migration\n", "")
-    assert command(one, *HOLD, "--instance", "b").code == 2
-    assert command(one, *HOLD, "--instance", "a").err == "", "there is no fleet that could know it"
-    assert command(one, "release") == (0, f"the service is released{ASKS}\n", "")
+    sidecar = start_thread()
+    assert command(sidecar, *HOLD) == (0, "held: the service by alice, 1h left: migration\n", "")
+    assert command(sidecar, *HOLD, "--instance", "b").code == 2
+    assert command(sidecar, *HOLD, "--instance", "a").err == "", "there is no fleet that could know it"
+    assert command(sidecar, "release") == (0, f"the service is released{ASKS}\n", "")
 
 
 def test_wrong_token_is_refused_and_the_right_one_is_read_from_its_file(
@@ -107,20 +109,20 @@ def test_wrong_token_is_refused_and_the_right_one_is_read_from_its_file(
 ) -> None:
     (run_dir / "right").write_text(f"{SECRET}\n")
     (run_dir / "wrong").write_text("another-word-than-that-one\n")
-    one = start_thread(token_file=run_dir / "right")
+    sidecar = start_thread(token_file=run_dir / "right")
     for given in (str(run_dir / "wrong"), str(run_dir / "none"), ""):
-        done = command(one, *HOLD, ARBITER_TOKEN_FILE=given)
+        done = command(sidecar, *HOLD, ARBITER_TOKEN_FILE=given)
         assert (done.code, done.out) == (2, "")
         assert done.err.startswith("health-arbiter: Authorization: ")
         assert SECRET not in done.err
-        assert command(one, "fleet", ARBITER_TOKEN_FILE=given).code == 0
-    assert command(one, *HOLD).code == 0
-    assert command(one, "release", "--token-file", str(run_dir / "right"), ARBITER_TOKEN_FILE="").code == 0
+        assert command(sidecar, "fleet", ARBITER_TOKEN_FILE=given).code == 0
+    assert command(sidecar, *HOLD).code == 0
+    assert command(sidecar, "release", "--token-file", str(run_dir / "right"), ARBITER_TOKEN_FILE="").code == 0
     assert SECRET not in caplog.text
 
 
 def test_order_that_the_sidecar_refuses_is_one_line_and_exit_2(start_thread: StartThread) -> None:
-    one = start_thread()
+    sidecar = start_thread()
     for flag, value, complaint in (
         ("--for", "soon", "for: is not a duration"),
         ("--for", "8000h", "for: takes 1s to 168h"),
@@ -128,11 +130,11 @@ def test_order_that_the_sidecar_refuses_is_one_line_and_exit_2(start_thread: Sta
         ("--author", "a" * 101, "author: takes a line"),
         ("--instance", "a b", "instance: takes 1 to 128"),
     ):
-        done = command(one, *HOLD, flag, value)
+        done = command(sidecar, *HOLD, flag, value)
         assert (done.code, done.out) == (2, "")
         assert done.err.startswith(f"health-arbiter: {complaint}")
         assert done.err.count("\n") == 1
-    assert one.request("local", "GET", "/fleet").json()["local_hold"] is None
+    assert sidecar.request("local", "GET", "/fleet").json()["local_hold"] is None
 
 
 # -- cull and revive, and what others see of it -------------------------------------------------------------------
@@ -147,13 +149,13 @@ def pair(start_thread: StartThread, redis_server: RedisServer) -> list[SidecarTh
     return both
 
 
-def _members(one: SidecarThread) -> list[dict[str, Any]]:
-    members: list[dict[str, Any]] = one.request("local", "GET", "/fleet").json()["members"]
+def _members(sidecar: SidecarThread) -> list[dict[str, Any]]:
+    members: list[dict[str, Any]] = sidecar.request("local", "GET", "/fleet").json()["members"]
     return members
 
 
-def _fleet(one: SidecarThread) -> dict[str, Any]:
-    fleet: dict[str, Any] = one.request("local", "GET", "/fleet").json()["fleet"]
+def _fleet(sidecar: SidecarThread) -> dict[str, Any]:
+    fleet: dict[str, Any] = sidecar.request("local", "GET", "/fleet").json()["fleet"]
     return fleet
 
 
@@ -162,15 +164,15 @@ def _json(done: Done) -> Any:
 
 
 def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair: list[SidecarThread]) -> None:
-    one, other = pair
-    done = command(one, "cull", "--yes", *ALICE)
+    sidecar, other = pair
+    done = command(sidecar, "cull", "--yes", *ALICE)
     assert done == (0, "granted: instance n00: token granted, 1 of 10 in use\n", "")
-    wait_for(lambda: one.health("/health/nomad")[0] == 503, timeout_s=60, what="it is down for Nomad")
-    assert command(one, "cull", "--yes").out.startswith("already: instance n00: it is down already")
+    wait_for(lambda: sidecar.health("/health/nomad")[0] == 503, timeout_s=60, what="it is down for Nomad")
+    assert command(sidecar, "cull", "--yes").out.startswith("already: instance n00: it is down already")
 
-    why = _json(command(one, "why", "--json"))
+    why = _json(command(sidecar, "why", "--json"))
     assert (why["state"], why["instance"]) == ("down", "n00")
-    assert "a person ordered the cull" in command(one, "why").out
+    assert "a person ordered the cull" in command(sidecar, "why").out
 
     wait_for(lambda: "culled" in command(other, "why", "n00").out, timeout_s=60, what="the neighbour has read of it")
     printed = command(other, "why", "n00")
@@ -184,10 +186,10 @@ def test_cull_by_hand_is_one_story_for_command_health_ledger_and_neighbour(pair:
     assert [line.split()[0] for line in several.out.splitlines()] == ["INSTANCE", "n00", "n01"]
     assert command(other, "why", "00").code == 1, "a name is given from its beginning on"
 
-    revived = command(one, "revive", *ALICE)
+    revived = command(sidecar, "revive", *ALICE)
     assert revived == (0, "revived: instance n00: it is up again, with an empty window\n", "")
-    assert one.health("/health")[0] == 200
-    again = command(one, "revive")
+    assert sidecar.health("/health")[0] == 200
+    again = command(sidecar, "revive")
     assert (again.code, again.out) == (1, "not down: instance n00: it is up: there is nothing to revive\n")
 
     def whats() -> list[str]:
@@ -203,69 +205,69 @@ def test_cull_by_hand_waits_for_no_outcome(start_thread: StartThread, redis_serv
     settings: dict[str, Setting] = {"redis_url": redis_server.url, "drain": "0s", "trial": "on"}
     both = [start_thread(name, **settings) for name in ("n00", "n01")]
     wait_for(lambda: len(_members(both[0])) == 2, timeout_s=60, what="both are known")
-    for used, one in enumerate(both, start=1):
-        assert command(one, "cull", "--yes").out.endswith(f"token granted, {used} of 10 in use\n")
+    for used, sidecar in enumerate(both, start=1):
+        assert command(sidecar, "cull", "--yes").out.endswith(f"token granted, {used} of 10 in use\n")
     wait_for(lambda: _fleet(both[0])["down"] == 2, timeout_s=60, what="both are down")
     assert _fleet(both[0])["trials"] == []
 
 
 def test_held_service_refuses_the_cull_and_without_a_terminal_it_needs_a_yes(pair: list[SidecarThread]) -> None:
-    one, _ = pair
-    assert command(one, "cull") == (
+    sidecar, _ = pair
+    assert command(sidecar, "cull") == (
         2,
         "",
         "health-arbiter: cull asks first, and nobody is there to answer: give --yes\n",
     )
-    command(one, "hold", "--for", "1h", "--reason", "migration", "--author", "bob")
-    done = command(one, "cull", "--yes", "--json", *ALICE)
+    command(sidecar, "hold", "--for", "1h", "--reason", "migration", "--author", "bob")
+    done = command(sidecar, "cull", "--yes", "--json", *ALICE)
     refusal = _json(done)
     assert (done.code, refusal["outcome"], refusal["reason"]) == (1, "denied", "hold")
     assert "bob holds the service: migration" in refusal["sentence"]
-    assert one.verdict()["state"] == "up"
+    assert sidecar.verdict()["state"] == "up"
 
 
 def test_answer_of_the_operator_decides(start_thread: StartThread) -> None:
-    one = start_thread(drain="0s")
+    sidecar = start_thread(drain="0s")
     for typed, said in (("n\n", ""), ("", "health-arbiter: nothing was changed\n")):
-        done = command(one, "cull", *ALICE, typed=typed)
+        done = command(sidecar, "cull", *ALICE, typed=typed)
         assert (done.code, done.err.lstrip("\n")) == (1, said), typed
         assert "Cull app/a now? [y/N]: " in done.out
-        assert one.verdict()["state"] == "up"
-    assert command(one, "cull", *ALICE, typed="y\n").code == 0
-    wait_for(lambda: one.verdict()["state"] == "down", timeout_s=60, what="it is culled")
+        assert sidecar.verdict()["state"] == "up"
+    assert command(sidecar, "cull", *ALICE, typed="y\n").code == 0
+    wait_for(lambda: sidecar.verdict()["state"] == "down", timeout_s=60, what="it is culled")
 
 
 def test_redis_away_is_a_no_that_says_so(pair: list[SidecarThread], redis_server: RedisServer) -> None:
-    one, _ = pair
+    sidecar, _ = pair
     redis_server.kill()
-    done = command(one, "cull", "--yes", *ALICE)
+    done = command(sidecar, "cull", "--yes", *ALICE)
     assert (done.code, done.err) == (1, "")
     assert done.out.startswith("unknown: instance n00: Redis cannot be reached: without a clear answer")
-    assert one.verdict()["state"] == "up"
-    other = command(one, "why", "n01")
+    assert sidecar.verdict()["state"] == "up"
+    other = command(sidecar, "why", "n01")
     assert (other.code, other.out) == (1, "")
     assert "nothing is known of n01 here; ask the sidecar beside it" in other.err
-    assert command(one, "why").code == 0
-    assert command(one, "events").code == 1
+    assert command(sidecar, "why").code == 0
+    assert command(sidecar, "events").code == 1
 
 
 def test_shadow_mode_would_cull(start_thread: StartThread) -> None:
-    one = start_thread(mode="shadow")
-    done = command(one, "cull", "--yes")
+    sidecar = start_thread(mode="shadow")
+    done = command(sidecar, "cull", "--yes")
     assert (done.code, done.out) == (0, "would cull: instance a: granted, but shadow mode leaves the container up\n")
-    assert one.health()[0] == 200
+    assert sidecar.health()[0] == 200
 
 
 def test_why_tells_the_whole_story_and_no_letter_moves_the_cursor(start_thread: StartThread) -> None:
-    one = start_thread(instance="a")
-    one.post_error(kind="redis", message="\x1b[2J gone\u202e")
-    printed = command(one, "why").out
+    sidecar = start_thread(instance="a")
+    sidecar.post_error(kind="redis", message="\x1b[2J gone\u202e")
+    printed = command(sidecar, "why").out
     assert printed.startswith("up: ")
     assert "window now: 1 error in 60 s (redis 1), limit 5" in printed
     assert "gone" in printed
     assert all(letter.isprintable() or letter == "\n" for letter in printed)
-    assert _json(command(one, "why", "a", "--json"))["samples"][0]["count"] == 1
-    unknown = command(one, "why", "b\x1b[2J")
+    assert _json(command(sidecar, "why", "a", "--json"))["samples"][0]["count"] == 1
+    unknown = command(sidecar, "why", "b\x1b[2J")
     assert (unknown.code, unknown.out) == (1, "")
     assert unknown.err.endswith("health-arbiter: the fleet does not know this container: b?[2J\n")
 
@@ -283,6 +285,7 @@ def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
         assert ("VERSION" in names) == (columns == "120")
         assert [row.split()[:2] for row in rows] == [["n00", "up"], ["n01", "up"]]
         assert all(("0/5" in row and "100%" in row) == (columns == "120") for row in rows)
+    assert command(pair[0], "fleet", "--all").out.splitlines()[-1].startswith("n01 ")
     seen = _json(command(pair[0], "fleet", "--json"))
     words = "service namespace instance mode budget budget_window beat_interval store fleet used grants members"
     assert {*words.split(), "departed", "holds", "local_hold", "settings", "own", "common"} <= {*seen}
@@ -300,10 +303,10 @@ def test_fleet_is_a_table_of_the_width_at_hand_and_json_has_all_that_is_known(
 
 
 def test_message_without_a_webhook_is_exit_2(run_dir: Path) -> None:
-    one = SidecarThread(run_dir)
-    done = command(one, "message")
+    sidecar = SidecarThread(run_dir)
+    done = command(sidecar, "message")
     assert (done.code, done.out) == (2, "")
     assert "no webhook is set" in done.err
-    away = command(one, "message", "--json", ARBITER_WEBHOOK_URL="http://127.0.0.1:1/")
+    away = command(sidecar, "message", "--json", ARBITER_WEBHOOK_URL="http://127.0.0.1:1/")
     assert away.code == 1
     assert _json(away) == {"outcome": "not sent: connection", "sent": False}

@@ -41,8 +41,8 @@ sys.exit(code)
 """Runs a command, and prints its maximum resident memory in KiB."""
 
 
-def _doctor(one: SidecarThread, **environ: str) -> Done:
-    done = command(one, "doctor", **environ)
+def _doctor(sidecar: SidecarThread, **environ: str) -> Done:
+    done = command(sidecar, "doctor", **environ)
     assert SECRET not in done.out + done.err
     assert done.err == ""
     found = levels(done)
@@ -64,23 +64,23 @@ def _alone(directory: Path, url: str, redis_timeout: str = "10s") -> SidecarThre
     return SidecarThread(directory, redis_url=url, redis_timeout=redis_timeout)
 
 
-def _seen(one: SidecarThread, count: int) -> bool:
-    return len(one.request("local", "GET", "/fleet").json()["members"]) == count
+def _seen(sidecar: SidecarThread, count: int) -> bool:
+    return len(sidecar.request("local", "GET", "/fleet").json()["members"]) == count
 
 
 def test_shared_server_with_a_fleet_on_it_is_well(start_thread: StartThread, start_redis: StartRedis) -> None:
     server = start_redis("redis", "--appendonly", "yes", "--maxmemory-policy", "noeviction", password=SECRET)
     server.cli("ACL", "SETUSER", "app", "on", f">{SECRET}", "~{ha:default/app}:*", "+@all")
     url = server.url.replace("redis://:", "redis://app:")
-    one, _ = (start_thread(name, redis_url=url) for name in ("a", "b"))
-    wait_for(lambda: _seen(one, 2), timeout_s=60, what="both are seen")
-    done = _doctor(one)
+    sidecar, _ = (start_thread(name, redis_url=url) for name in ("a", "b"))
+    wait_for(lambda: _seen(sidecar, 2), timeout_s=60, what="both are seen")
+    done = _doctor(sidecar)
     assert done.code == 0
     assert set(levels(done).values()) == {"ok"}
     assert done.out.startswith(f"ok   reachable: redis://app:***@127.0.0.1:{server.port}/0 answers\n")
     assert "ok   shared: 1 other instances are seen, and this one\n" in done.out
     assert "ok   write: a key of the service was written and removed again\n" in done.out
-    assert f"ok   public: {one.settings['public_listen']}: /livez is 200\n" in done.out
+    assert f"ok   public: {sidecar.settings['public_listen']}: /livez is 200\n" in done.out
     assert done.out.splitlines()[-1].startswith("ok   files: ")
 
 
@@ -89,15 +89,15 @@ def test_limit_within_the_usual_errors_of_the_fleet_is_warned_of(
 ) -> None:
     settings: dict[str, Setting] = {"redis_url": redis_server.url, "beat_interval": "500ms", "outlier": "off"}
     fleet = [start_thread(name, **settings) for name in ("a", "b", "c")]
-    for one in fleet:
-        one.post_error(count=3)
+    for sidecar in fleet:
+        sidecar.post_error(count=3)
     wait_for(lambda: _usual(fleet[0]) >= 3, timeout_s=60, what="the fleet's median is known")
     said = "3 errors a minute when well; a limit of 5 culls for noise: noise reaches it in 18 % of all windows"
     assert f"warn limit: your containers have {said}" in _doctor(fleet[0]).out
 
 
-def _usual(one: SidecarThread) -> float:
-    return float(one.request("local", "GET", "/why").json()["window"]["usual"])
+def _usual(sidecar: SidecarThread) -> float:
+    return float(sidecar.request("local", "GET", "/why").json()["window"]["usual"])
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_owner_of_the_keys_is_found_in_a_cluster(run_dir: Path, start_redis: Sta
 
 
 def test_sidecar_that_runs_with_other_settings_is_noticed(start_thread: StartThread, redis_server: RedisServer) -> None:
-    one = start_thread()
+    sidecar = start_thread()
     other = {"NAMESPACE": "x", "SERVICE": "other", "MODE": "shadow", "REDIS_URL": redis_server.url}
-    out = _doctor(one, **{f"ARBITER_{name}": value for name, value in other.items()}).out
+    out = _doctor(sidecar, **{f"ARBITER_{name}": value for name, value in other.items()}).out
     named = ", ".join(f"ARBITER_{name}" for name in other)
     assert f"warn sidecar: the one that answers runs with other settings: {named}\n" in out
     assert redis_server.cli("KEYS", "*") == [], "it leaves nothing behind"
@@ -169,26 +169,26 @@ def test_findings_are_printed_as_json(start_thread: StartThread) -> None:
 
 
 def test_listener_without_an_answer_is_a_failure_and_what_the_sidecar_misses_is_told(start_thread: StartThread) -> None:
-    one = start_thread(action="nomad-stop")
-    wait_for(lambda: one.request("local", "GET", "/why").json()["warnings"], timeout_s=60, what="it looked")
+    sidecar = start_thread(action="nomad-stop")
+    wait_for(lambda: sidecar.request("local", "GET", "/why").json()["warnings"], timeout_s=60, what="it looked")
     at = f"127.0.0.1:{free_port()}"
-    done = _doctor(one, ARBITER_PUBLIC_LISTEN=at)
+    done = _doctor(sidecar, ARBITER_PUBLIC_LISTEN=at)
     assert "warn sidecar: ARBITER_ACTION nomad-stop: NOMAD_SECRETS_DIR and NOMAD_ALLOC_ID not set" in done.out
     assert f"FAIL public: nothing answers at {at}: connection refused\n" in done.out
 
 
 def test_job_file_is_looked_at_too(start_thread: StartThread, run_dir: Path) -> None:
-    one = start_thread()
-    good = command(one, "doctor", "--job", str(JOB))
+    sidecar = start_thread()
+    good = command(sidecar, "doctor", "--job", str(JOB))
     assert good.code == 0
     assert "ok   job: group web: a culled app is restarted 30 to 36 s after the grant" in good.out
     (run_dir / "bad.nomad").write_text(JOB.read_text().replace("/health/nomad", "/health"))
-    bad = command(one, "doctor", "--json", "--job", str(run_dir / "bad.nomad"))
+    bad = command(sidecar, "doctor", "--json", "--job", str(run_dir / "bad.nomad"))
     assert bad.code == 1
     assert any("it has to ask /health/nomad" in each["sentence"] for each in json.loads(bad.out)["findings"])
     assert "no_sidecar" in levels(command(_alone(run_dir, ""), "doctor", "--job", str(JOB)))
     assert command(_alone(run_dir, ""), "doctor", "--job", str(JOB)).code == 0, "none is needed for a job"
-    none = command(one, "doctor", "--job", str(run_dir / "none"))
+    none = command(sidecar, "doctor", "--job", str(run_dir / "none"))
     assert none == (2, "", f"health-arbiter: --job: {run_dir / 'none'} cannot be read: no such file or directory\n")
 
 
@@ -201,9 +201,9 @@ def test_job_file_alone_is_looked_at_on_a_machine_without_settings() -> None:
 def test_doctor_fits_beside_the_daemon_into_the_memory_of_the_job(
     start_thread: StartThread, redis_server: RedisServer
 ) -> None:
-    one = start_thread(redis_url=redis_server.url)
+    sidecar = start_thread(redis_url=redis_server.url)
     doctor = [sys.executable, "-c", WITH_PEAK, "doctor", "--job", str(JOB)]
-    done = subprocess.run(doctor, env=one._env(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(doctor, env=sidecar._env(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout
     assert "ok   job: group web" in done.stdout
     assert int(done.stderr) < 60 * 1024  # 47 MiB; the daemon has 45, and the job 128

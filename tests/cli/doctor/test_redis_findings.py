@@ -162,8 +162,8 @@ OTHER = FleetSettings(
 )
 
 
-def _differences(*terms: FleetSettings) -> str:
-    return redis_findings.differences([one.dump() for one in terms])
+def _differences(*every: FleetSettings) -> str:
+    return redis_findings.differences([settings.dump() for settings in every])
 
 
 @pytest.mark.parametrize(
