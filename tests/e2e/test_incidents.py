@@ -1,15 +1,14 @@
-"""Faults of Redis under fleets of real sidecars: outages, lost keys, records of a later version.
+"""Faults of Redis under fleets of real sidecars: outages, lost keys.
 
 A beat takes 0.5 s instead of 10 s, and the times that depend on beats are shortened with it.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -53,10 +52,6 @@ KEYS: Final = (
 def pass_beats(number: float) -> None:
     """Let this many beats pass, as the time for what must not happen."""
     time.sleep(number * BEAT_S)
-
-
-def key(name: str, service: str = "app") -> str:
-    return f"{{ha:default/{service}}}:{name}"
 
 
 def _nothing(_: RedisServer) -> None:
@@ -116,7 +111,7 @@ def test_no_key_that_is_lost_alone_gives_a_token_too_many(start_fleet: StartFlee
         for driver in drivers.values():
             wait_for(lambda driver=driver: len(driver.down()) == BUDGET, timeout_s=60, what="the budget is spent")  # type: ignore[misc]
         for name in drivers:
-            redis_server.cli("DEL", key(name, name))
+            redis_server.cli("DEL", f"{{ha:default/{name}}}:{name}")
         for name in ("state", "grants"):
             await_metrics(drivers[name].members[0], {"arbiter_data_losses_total": 1})
         pass_beats(8)
@@ -125,30 +120,3 @@ def test_no_key_that_is_lost_alone_gives_a_token_too_many(start_fleet: StartFlee
     noticed = {name for name, count in losses.items() if count == 1}
     # A container that is down may write its row again before the loss of the culls is detected.
     assert {"state", "grants"} <= noticed <= {"state", "grants", "culls"}
-
-
-def test_sidecar_of_a_later_version_neither_stops_culls_nor_breaks_the_bound(
-    start_fleet: StartFleet, redis_server: RedisServer
-) -> None:
-    """It leaves new fields, unknown strategies and unknown tables in the store."""
-    driver = FleetDriver(start_fleet(5, **BOUND, redis_url=redis_server.url))
-    await_metrics(driver.members[0], {"arbiter_fleet_alive": 5})
-    pass_beats(3)
-    driver.make_sick(driver.members[0])
-    driver.await_down(driver.members[0])
-    now_us = time.time_ns() // 1000
-    for table, name in (("state", "epoch"), ("state", "state"), ("culls", str(driver.members[0].settings["instance"]))):
-        record: dict[str, Any] = json.loads(redis_server.cli("HGET", key(table), name))
-        redis_server.cli("HSET", key(table), name, json.dumps({**record, "f": 2, "zones": {"b": [1, 2]}}))
-    ours = json.loads(redis_server.cli("ZRANGE", key("settings"), 0, -1)[0])
-    newer = json.dumps({**ours, "f": 2, "zone": "b"})
-    for text in (newer, '{"f":2,"strategy":"leaky","capacity":{"per":"zone"}}', "v2:zzz"):
-        redis_server.cli("ZADD", key("settings"), now_us, text)
-    redis_server.cli("HSET", key("state"), "quorum", "v2:zzz")
-    redis_server.cli("HSET", key("members"), "newer", "life\ncause\n0\nzone-b")
-    redis_server.cli("ZADD", key("alive"), now_us, "newer")
-    driver.make_sick(*driver.members[1:])
-    wait_for(lambda: len(driver.down()) == BUDGET, timeout_s=60, what="the budget is spent")
-    pass_beats(6)
-    assert len(driver.down()) == BUDGET
-    assert redis_server.cli("HGET", key("state"), "quorum") == "v2:zzz"
