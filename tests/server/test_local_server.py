@@ -90,6 +90,7 @@ async def server(handlers: Handlers, observed: Observed) -> AsyncIterator[LocalS
         (get("/errors", method="DELETE"), 405, "method", "method: /errors takes GET, HEAD, POST"),
         (get("/fail"), 500, None, "the sidecar failed to answer, see its log"),
         (post("/errors", b"x" * 70_000), 413, "too_large", "body: larger than 65536 bytes"),
+        (post("/errors", b"none", "Content-Encoding: deflate"), 415, "encoding", "Content-Encoding: send"),
         (
             b"POST /errors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf",
             408,
@@ -97,7 +98,7 @@ async def server(handlers: Handlers, observed: Observed) -> AsyncIterator[LocalS
             "body: did not come",
         ),
     ],
-    ids=["path", "method", "failure", "large", "slow"],
+    ids=["path", "method", "failure", "large", "compressed", "slow"],
 )
 async def test_refusal_says_why_and_is_counted(
     server: LocalServer, observed: Observed, request_: bytes, status: int, *, word: str | None, error: str
