@@ -146,7 +146,7 @@ def _digest(redis: RedisConfig) -> str:
     """Return a digest of the address of Redis, which does not reveal it. Version 0.2 makes the same of a single URL."""
     if not redis.redis_url:
         return ""
-    return blake2b(str(redis_urls.split(redis.redis_url).place).encode(), digest_size=6).hexdigest()
+    return blake2b(str(redis_urls.split(redis.redis_url).address).encode(), digest_size=6).hexdigest()
 
 
 def _suffix(mode: str) -> str:

@@ -136,16 +136,16 @@ def masked(url: str, *, is_secret: Callable[[str], bool] = lambda _: True, hides
     """
     rest, sharp, _ = url.partition("#")
     head, question, query = rest.partition("?")
-    scheme, slashes, place = head.partition("://")
+    scheme, slashes, location = head.partition("://")
     if hides_path:
-        place, question, query, sharp = f"{place.partition('/')[0]}/{MASK}", "", "", ""
-    login, at, place = place.rpartition("@")
+        location, question, query, sharp = f"{location.partition('/')[0]}/{MASK}", "", "", ""
+    login, at, location = location.rpartition("@")
     if login:
         # A name alone is most likely a token, or a password whose colon was forgotten.
         name, colon, _ = login.partition(":")
         login = f"{name}:{MASK}" if colon else MASK
     options = "&".join(_masked_option(option, is_secret) for option in query.split("&"))
-    return f"{scheme}{slashes}{login}{at}{place}{question}{options}{sharp}{MASK * bool(sharp)}"
+    return f"{scheme}{slashes}{login}{at}{location}{question}{options}{sharp}{MASK * bool(sharp)}"
 
 
 def web_parts(url: str, hint: str) -> SplitResult:

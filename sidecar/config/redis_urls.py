@@ -93,7 +93,7 @@ class RedisUrl(NamedTuple):
         return {name: path for name, path in self.options.items() if name in TLS_FILES}
 
     @property
-    def place(self) -> tuple[object, ...]:
+    def address(self) -> tuple[object, ...]:
         """What identifies the server: two URLs of one server give the same, which is the same text in every process."""
         database = self.options.get("db", self.database).lstrip("0")  # as text, because it may not be a number
         if self.kind == "server":
@@ -121,8 +121,8 @@ def split(url: str) -> RedisUrl:
     if kind is None or "#" in rest:
         raise ValueError(_HINT)
     head, _, query = rest.partition("?")
-    login, _, place = head.rpartition("@")
-    hosts, slash, behind = place.partition("/")
+    login, _, location = head.rpartition("@")
+    hosts, slash, behind = location.partition("/")
     path = kind.path.fullmatch(slash + behind)
     if not path or "/" in login or "@" in query:
         raise ValueError(kind.hint)

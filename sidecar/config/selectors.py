@@ -90,8 +90,8 @@ class _Reader:
         self.take(_BLANKS)
 
     def fail(self, expected: str, at: int | None = None) -> NoReturn:
-        place = self.at if at is None else at
-        where = f"at character {place + 1}" if place < len(self._text) else "at the end"
+        position = self.at if at is None else at
+        where = f"at character {position + 1}" if position < len(self._text) else "at the end"
         raise BadSelectorError(f"{where}: {expected}")
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:

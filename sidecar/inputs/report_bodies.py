@@ -87,20 +87,20 @@ def read_pairs(pairs: Iterable[tuple[str, str]], readers: Readers) -> dict[str, 
     return _fields(tuple(pairs), "", readers)
 
 
-def _fields(item: object, place: str, readers: Readers) -> dict[str, Any]:
+def _fields(item: object, path: str, readers: Readers) -> dict[str, Any]:
     if not isinstance(item, tuple):
-        raise BadReportError(f"body{place.rstrip('.')}: takes an object")
+        raise BadReportError(f"body{path.rstrip('.')}: takes an object")
     fields: dict[str, Any] = {}
     for name, value in item:
         if name not in readers:
-            raise BadReportError(f"{place}{name[:64]}: no such field{_hint(name[:64], readers)}")
+            raise BadReportError(f"{path}{name[:64]}: no such field{_hint(name[:64], readers)}")
         field, read = readers[name]
         if field in fields:
-            raise BadReportError(f"{place}{name}: given twice")
+            raise BadReportError(f"{path}{name}: given twice")
         try:
             fields[field] = read(value)
         except ValueError as error:
-            raise BadReportError(f"{place}{name}: {error}") from None
+            raise BadReportError(f"{path}{name}: {error}") from None
     return fields
 
 

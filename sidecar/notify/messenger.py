@@ -97,7 +97,7 @@ class Messenger:
         self._is_sending = False
         self._leads_until = -inf
         self._answered_at = -inf
-        self._is_away_told = False
+        self._is_away_reported = False
 
     def __len__(self) -> int:
         return self._waiting.qsize() + self._is_sending
@@ -110,9 +110,9 @@ class Messenger:
         """Observe the answer to a beat."""
         now = self._clock()
         if not isinstance(record.answer, Unknown):
-            self._answered_at, self._is_away_told = now, False
-        elif REDIS_AWAY_S <= (away_s := now - self._answered_at) < inf and not self._is_away_told:
-            self._is_away_told = True
+            self._answered_at, self._is_away_reported = now, False
+        elif REDIS_AWAY_S <= (away_s := now - self._answered_at) < inf and not self._is_away_reported:
+            self._is_away_reported = True
             if self._leads_until > self._answered_at:
                 self._add([redis_away(record.answer.error, away_s)])
         self._add(of_beat(record))

@@ -154,5 +154,5 @@ def test_password_of_the_data_node_is_found(url: str, *, has_one: bool) -> None:
     ],
 )
 def test_urls_of_one_server_are_known_for_that_whoever_logs_in(url: str, same: str, other: str) -> None:
-    places = [redis_urls.split(each).place for each in (url, same, other)]
-    assert places[0] == places[1] != places[2]
+    identities = [redis_urls.split(each).address for each in (url, same, other)]
+    assert identities[0] == identities[1] != identities[2]

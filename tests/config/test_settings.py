@@ -66,8 +66,8 @@ def test_page_that_names_the_budget_has_the_words(page: str) -> None:
 
 def test_every_part_that_names_the_budget_has_the_words() -> None:
     assert BOUND in declared()["budget"].sentence
-    seen: dict[str, Any] = {"service": "web", "mode": "enforce", "fleet": None, "bound": OF_TEN, "holds": []}
-    assert OF_TEN in "\n".join(fleet_command.head({**seen, "local_hold": None}, time.time()))
+    answer: dict[str, Any] = {"service": "web", "mode": "enforce", "fleet": None, "bound": OF_TEN, "holds": []}
+    assert OF_TEN in "\n".join(fleet_command.head({**answer, "local_hold": None}, time.time()))
 
 
 def test_check_config_has_the_words_beside_the_budget(capsys: pytest.CaptureFixture[str]) -> None:

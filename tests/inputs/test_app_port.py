@@ -32,7 +32,7 @@ from sidecar.inputs.app_port import (
 
 
 @pytest.mark.parametrize(
-    ("known", "looks", "begun"),
+    ("present", "looks", "begun"),
     [
         pytest.param("", [(0, "a"), (1, "a"), (600, "a")], ["a"], id="one socket stays"),
         pytest.param("", [(0, "a"), (5, ""), (6, "b"), (7, "b")], ["a", "b"], id="another one after nothing"),
@@ -46,14 +46,14 @@ from sidecar.inputs.app_port import (
         pytest.param("a", [(0, "b")], ["b"], id="restarted while there was no sidecar"),
     ],
 )
-def test_incarnation_ends_with_its_last_socket(known: str, looks: list[tuple[float, str]], begun: list[str]) -> None:
-    incarnations, seen = SocketIncarnations(known), []
+def test_incarnation_ends_with_its_last_socket(present: str, looks: list[tuple[float, str]], begun: list[str]) -> None:
+    incarnations, reported = SocketIncarnations(present), []
     for at, sockets in looks:
         incarnations.see(frozenset(sockets), at * (SETTLE_S / 10))
         if incarnations.unreported:
-            seen.append(incarnations.unreported)
+            reported.append(incarnations.unreported)
             incarnations.unreported = ""
-    assert seen == begun
+    assert reported == begun
 
 
 # -- the kernel's list ------------------------------------------------------------------------------------------------

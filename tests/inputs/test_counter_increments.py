@@ -157,9 +157,9 @@ def test_restart_of_all_workers_is_believed_in_the_end() -> None:
     for start in (BEFORE, BEFORE + 1, BEFORE):
         scrape(start, "a=1")
     starts = [scrape.at - 5, scrape.at - 4]
-    seen = [scrape(starts[turn % 2], "a=1").app_start for turn in range(SETTLED_PAGES)]
-    assert set(seen[:-1]) == {repr(BEFORE)}
-    assert seen[-1] in {repr(start) for start in starts}
+    starts_reported = [scrape(starts[turn % 2], "a=1").app_start for turn in range(SETTLED_PAGES)]
+    assert set(starts_reported[:-1]) == {repr(BEFORE)}
+    assert starts_reported[-1] in {repr(start) for start in starts}
 
 
 # -- bounds -------------------------------------------------------------------------------------------------

@@ -79,9 +79,9 @@ def test_line_is_read_as_prometheus_client_reads_it(line: str, series: Series, v
 )
 def test_exemplar_is_ignored(line: str, value: float) -> None:
     page = f"# TYPE up counter\n{line}\n# EOF\n"
-    found = _scan(page.encode(), {"up_total"}, openmetrics=True)
-    assert [*found.values] == [value]
-    assert _found(found) == _expected(page, read_openmetrics)
+    scanned = _scan(page.encode(), {"up_total"}, openmetrics=True)
+    assert [*scanned.values] == [value]
+    assert _found(scanned) == _expected(page, read_openmetrics)
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,8 @@ OWN = IdentityConfig("shop.web", "default", "n1", mode="enforce")
 PAUSED = Alert("paused:redis", "paused", "Culls for redis did not help.", cause="redis")
 
 
-def fields(alert: Alert = PAUSED, own: IdentityConfig = OWN, **about: Any) -> dict[str, str]:
-    return fields_of(alert, own, "https://wiki/runbooks.md", 1_772_357_400.412, **about)
+def fields(alert: Alert = PAUSED, own: IdentityConfig = OWN, **more: Any) -> dict[str, str]:
+    return fields_of(alert, own, "https://wiki/runbooks.md", 1_772_357_400.412, **more)
 
 
 def test_text_has_all_that_a_reader_needs() -> None:
