@@ -15,7 +15,7 @@ from sidecar.core.app_reports import ErrorReport, Results
 from sidecar.inputs.report_bodies import read_errors, read_results
 
 Totals = Callable[[], dict[str, int]]
-"""The sums of everything that the client has sent: ``ok``, ``failed``, ``heartbeat``, and errors by level and kind."""
+"""What the client has sent since the last call: ``ok``, ``failed``, ``heartbeat``, and errors by level and kind."""
 
 
 def failed(kind: str) -> dict[str, int]:
@@ -84,8 +84,12 @@ def listener() -> Iterator[Listener]:
 
 @pytest.fixture
 def totals(listener: Listener) -> Totals:
+    before = Counter[str]()
+
     def totals() -> dict[str, int]:
+        nonlocal before
         EMITTER.close()
-        return listener.totals()
+        earlier, before = before, Counter(listener.totals())
+        return dict(before - earlier)
 
     return totals
