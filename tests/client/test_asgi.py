@@ -84,20 +84,17 @@ async def test_end_from_outside_is_no_error(error: BaseException, totals: Totals
     assert totals() == {}
 
 
-async def test_app_that_never_answers_is_an_error(totals: Totals) -> None:
-    async def app(_scope: Message, _receive: Receive, _send: Send) -> None:
-        pass
-
-    await _call(app)
-    assert totals() == failed("no_response")
-
-
-async def test_client_that_leaves_before_the_answer_is_no_error(totals: Totals) -> None:
+@pytest.mark.parametrize(
+    ("heard", "expected"), [("http.disconnect", {}), ("http.request", failed("no_response"))], ids=["left", "is there"]
+)
+async def test_app_that_never_answers_is_an_error_unless_the_client_has_left(
+    heard: str, expected: dict[str, int], totals: Totals
+) -> None:
     async def app(_scope: Message, receive: Receive, _send: Send) -> None:
-        assert (await receive())["type"] == "http.disconnect"
+        await receive()
 
-    await _call(app, Server("http.disconnect"))
-    assert totals() == {}
+    await _call(app, Server(heard))
+    assert totals() == expected
 
 
 async def test_client_that_leaves_within_the_answer_is_no_error(totals: Totals) -> None:
