@@ -116,10 +116,10 @@ class Emitter:
         now, outcome = self._clock(), Outcome.SENT
         for _ in range(len(self._queue)):
             self._sums.add(*self._queue.popleft(), now)
-        for path, body, counts in [*self._sums.requests()]:
+        for path, body, series in [*self._sums.requests()]:
             now = self._clock()
             outcome = http.post(path, body, now, timeout_s)
-            self._sums.settle(outcome, counts, now)
+            self._sums.settle(outcome, series, now)
             if outcome in (Outcome.FULL, Outcome.AWAY):
                 break
         if http.fault not in self._logged:

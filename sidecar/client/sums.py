@@ -73,7 +73,7 @@ class ReportRequest(NamedTuple):
 
     path: str
     body: bytes
-    counts: dict[ReportSeries, int]
+    series: list[ReportSeries]
 
 
 class Sum:
@@ -119,40 +119,44 @@ class Sums:
         """Yield all sums and gauges: errors are an array, results one object, a heartbeat has no body."""
         from json import dumps  # noqa: PLC0415 - for a quick import of the app
 
-        errors, results, heartbeats = [
-            {series: min(total.count, MOST) for series, total in self.kept.items() if series.path == path}
-            for path in ("/errors", "/results", "/heartbeat")
-        ]
+        errors, results, heartbeats = (
+            [series for series in self.kept if series.path == path] for path in ("/errors", "/results", "/heartbeat")
+        )
         for at in range(0, len(errors), OBJECTS):
-            part = dict([*errors.items()][at : at + OBJECTS])
-            objects = [_error(series, count, self.kept[series].message) for series, count in part.items()]
-            yield ReportRequest("/errors", dumps(objects, ensure_ascii=False).encode(errors="replace"), part)
+            part = errors[at : at + OBJECTS]
+            body = dumps([self._error(series) for series in part], ensure_ascii=False)
+            yield ReportRequest("/errors", body.encode(errors="replace"), part)
         gauges = {field: self.gauges.pop(field) for field in [*self.gauges]}
-        if fields := {series.field: count for series, count in results.items()} | gauges:
+        if fields := {series.field: self._due(series) for series in results} | gauges:
             yield ReportRequest("/results", dumps(fields).encode(), results)
         if heartbeats:
             yield ReportRequest("/heartbeat", b"", heartbeats)
 
-    def settle(self, outcome: Outcome, counts: dict[ReportSeries, int], now: float) -> None:
-        """Note the outcome of a request: its counts need not be sent again, or what is too old is dropped."""
+    def settle(self, outcome: Outcome, series: list[ReportSeries], now: float) -> None:
+        """Note the outcome of a request: its sums need not be sent again, or what is too old is dropped."""
         if outcome in (Outcome.FULL, Outcome.AWAY):
-            for series in [series for series, total in self.kept.items() if now - total.since >= KEEP_S]:
-                self.dropped += self.kept.pop(series).count
+            for each in [each for each, total in self.kept.items() if now - total.since >= KEEP_S]:
+                self.dropped += self.kept.pop(each).count
             return
-        for series, count in counts.items():
-            self.kept[series].count -= count
-            if not self.kept[series].count:
-                del self.kept[series]
-        if outcome is Outcome.SENT:
-            self.sent += sum(counts.values())
-        else:
-            self.dropped += sum(counts.values())
+        for each in series:
+            number = self._due(each)
+            if outcome is Outcome.SENT:
+                self.sent += number
+            else:
+                self.dropped += number
+            self.kept[each].count -= number
+            if not self.kept[each].count:
+                del self.kept[each]
 
+    def _due(self, series: ReportSeries) -> int:
+        """What the next request has of this sum."""
+        return min(self.kept[series].count, MOST)
 
-def _error(series: ReportSeries, count: int, message: str | None) -> dict[str, object]:
-    fields: dict[str, object] = {series.field: count, **dict(series.tags)}
-    if message is not None:
-        from .redaction import redacted  # noqa: PLC0415 - as above
+    def _error(self, series: ReportSeries) -> dict[str, object]:
+        fields: dict[str, object] = {series.field: self._due(series), **dict(series.tags)}
+        message = self.kept[series].message
+        if message is not None:
+            from .redaction import redacted  # noqa: PLC0415 - as above
 
-        fields["message"] = redacted(message)[:MESSAGE_LIMIT]
-    return fields
+            fields["message"] = redacted(message)[:MESSAGE_LIMIT]
+        return fields

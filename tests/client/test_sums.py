@@ -52,9 +52,9 @@ def test_levels_are_those_of_the_sidecar() -> None:
 def _sent(sums: Sums) -> list[ErrorReport]:
     """The errors of all requests, which the sidecar takes."""
     requests = [*sums.requests()]
-    for _, body, counts in requests:
+    for _, body, series in requests:
         assert len(body) < 60_000
-        sums.settle(Outcome.SENT, counts, 0.0)
+        sums.settle(Outcome.SENT, series, 0.0)
     return [error for path, body, _ in requests if path == "/errors" for error in read_errors(body)]
 
 
