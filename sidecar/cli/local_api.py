@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 import click
 
@@ -153,17 +152,15 @@ def _token(token_file: str, token: str) -> str:
 def _page_listener(name: str, url: str, token: str, own: KeyPair) -> Listener:
     """The listener at this URL. Raises UsageError, without the URL: it may hold a password."""
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = parts = None
-    if parts is None or parts.scheme not in ("http", "https") or not host:
-        raise click.UsageError(f"{name}: takes an address such as https://web-1.example.com:9183")
+        parts = addresses.web_parts(url, "takes an address such as https://web-1.example.com:9183")
+    except ValueError as error:
+        raise click.UsageError(f"{name}: {error}") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise click.UsageError(f"{name}: takes no user, password, query or fragment; {HINT}")
-    connection = partial(http.client.HTTPConnection, host, port, timeout=ANSWER_S)
+    host = str(parts.hostname)
+    connection = partial(http.client.HTTPConnection, host, parts.port, timeout=ANSWER_S)
     if parts.scheme == "https":
-        connection = partial(http.client.HTTPSConnection, host, port, timeout=ANSWER_S, context=_tls(url, own))
+        connection = partial(http.client.HTTPSConnection, host, parts.port, timeout=ANSWER_S, context=_tls(url, own))
     prefix = parts.path.rstrip("/").removesuffix("/page")
     return Listener("--url", url, connection, token, is_elsewhere=True, prefix=prefix)
 
