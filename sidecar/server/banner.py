@@ -161,8 +161,9 @@ def _suspects(situation: Situation) -> Banner | None:
         return None
     word, refusal = _refusal(situation)
     causes = {row.cause for row in suspects}
-    shared = causes.pop() if len(causes) == 1 else situation.fleet.cause if situation.fleet else ""
-    cause = f"{', most' if causes else ''} because of {name(shared)}" if shared else ""
+    of_most = situation.fleet.cause if situation.fleet else ""
+    shared, most = (suspects[0].cause, "") if len(causes) == 1 else (of_most, ", most")
+    cause = f"{most} because of {name(shared)}" if shared else ""
     begun_at = min((row.since for row in suspects if row.since is not None), default=None)
     since = f" since {clock(begun_at)}" if begun_at is not None else ""
     worst = max(suspects, key=lambda row: row.errors or 0)

@@ -37,7 +37,7 @@ const UNPRINTABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\
 
 let why = null; // the last answer of /why
 let listed = null; // the last answer of /fleet that came from the store
-let fleet = null; // what is known of the fleet
+let service = null; // what is known of the service
 let rows = []; // the containers of the table
 let events = []; // the newest entries of the ledger
 let sorting = { column: 1, isReversed: false };
@@ -99,7 +99,7 @@ function setText(id, text, most) {
 // Every time on the page is in UTC, as in messages, events and the log.
 function clock(at, isExact = true) {
   const written = new Date(at * 1000).toISOString();
-  const isToday = written.slice(0, 10) === new Date(fleet.now * 1000).toISOString().slice(0, 10);
+  const isToday = written.slice(0, 10) === new Date(service.now * 1000).toISOString().slice(0, 10);
   return `${isToday ? "" : `${written.slice(5, 10)} `}${written.slice(11, isExact && isToday ? 19 : 16)}`;
 }
 
@@ -149,23 +149,23 @@ function showBanner({ level, sentence, action, command, runbook }) {
 
 // Why the newest claim of a suspect was refused.
 function showRefusal() {
-  const suspects = new Map(rows.filter((row) => row.state === "suspect").map((row) => [row.instance, (row.since ?? fleet.now - 3600) - 10]));
+  const suspects = new Map(rows.filter((row) => row.state === "suspect").map((row) => [row.instance, (row.since ?? service.now - 3600) - 10]));
   const denied = NAMED === null && events.findLast((event) => event.what === "denied" && event.at >= suspects.get(event.instance));
   setText("banner-refusal", denied ? `${denied.instance} was refused a token at ${clock(denied.at)} UTC: ${denied.detail}` : "", 300);
 }
 
 function showTitle() {
-  const mark = { critical: "\u2716 ", warning: "\u26a0 " }[fleet.banner.level] ?? "";
+  const mark = { critical: "\u2716 ", warning: "\u26a0 " }[service.banner.level] ?? "";
   const state = rows.find((row) => row.instance === NAMED)?.state ?? "not known";
   setText("title", NAMED ?? why.service, 200);
   setText("subtitle", joined(NAMED !== null && why.service, isShadow() && "shadow mode"));
-  document.title = cut(`${mark}${why.service}: ${NAMED === null ? fleet.banner.sentence : `${state}: ${NAMED}`}`, 100);
+  document.title = cut(`${mark}${why.service}: ${NAMED === null ? service.banner.sentence : `${state}: ${NAMED}`}`, 100);
 }
 
 function showKnown() {
-  byId("board").classList.toggle("away", isAway(fleet));
-  setText("known-text", !isAway(fleet) ? ""
-    : fleet.known_at ? `What is grey was known at ${clock(fleet.known_at)} UTC. This container is shown as it is now.`
+  byId("board").classList.toggle("away", isAway(service));
+  setText("known-text", !isAway(service) ? ""
+    : service.known_at ? `What is grey was known at ${clock(service.known_at)} UTC. This container is shown as it is now.`
       : "Nothing is known of the other containers: this sidecar has had no answer from Redis yet.");
 }
 
@@ -188,7 +188,7 @@ function showTiles() {
   const count = (state) => rows.filter((row) => row.state === state).length;
   const would = isShadow() ? "would be " : "";
   const total = rows.length - count("gone") + unlisted();
-  const suspect = unlisted() ? fleet.fleet.suspect : count("suspect");
+  const suspect = unlisted() ? service.fleet.suspect : count("suspect");
   const draining = count("draining"), down = count("down"), silent = count("silent");
   const lighter = rows.filter((row) => row.state !== "draining" && row.state !== "down" && row.weight !== null && row.weight < 100).length;
   const errors = rows.reduce((total, row) => total + (row.errors ?? 0), 0);
@@ -200,20 +200,20 @@ function showTiles() {
     tile(down, `${would}down`, down ? "bad" : "good"),
     tile(errors, "errors in the window", errors ? "warn" : "good"),
     tile(lighter, isShadow() ? "would get fewer requests" : "get fewer requests", lighter ? "warn" : "good"),
-    tile(free === null ? "?" : `${free}/${fleet.capacity}`, "tokens free", free === 0 ? "bad" : ""),
+    tile(free === null ? "?" : `${free}/${service.capacity}`, "tokens free", free === 0 ? "bad" : ""),
     ...(silent ? [tile(silent, "silent", "warn")] : []),
   ]);
 }
 
 // Containers that are known by their number only: more than the list takes, or no list has come before Redis went away.
 function unlisted() {
-  if (!fleet.fleet) return 0;
-  const { alive, draining, down } = fleet.fleet;
+  if (!service.fleet) return 0;
+  const { alive, draining, down } = service.fleet;
   return Math.max(0, alive + draining + down - rows.filter((row) => row.state !== "gone").length);
 }
 
 function freeTokens() {
-  return fleet.used === null || fleet.capacity === null ? null : Math.max(0, fleet.capacity - fleet.used);
+  return service.used === null || service.capacity === null ? null : Math.max(0, service.capacity - service.used);
 }
 
 function showBudget({ capacity, bound, budget_window, grants }) {
@@ -235,19 +235,19 @@ function showFleet(summary) {
     summary.duplicate && "another container runs under the name of this one",
     summary.losses && `Redis lost its record ${summary.losses} time${summary.losses > 1 ? "s" : ""}`,
     summary.settings > 1 && `${summary.settings} different settings`)
-    : fleet.error === "alone" ? "No shared store is configured: this container is on its own." : "The fleet is not known.");
+    : service.error === "alone" ? "No shared store is configured: this container is on its own." : "The fleet is not known.");
 }
 
 function showTrial({ cause, limit, out, paused_s, failures, since }) {
   const before = failures > 1 ? `the last ${failures}` : "the last one";
   const begun = since ? `, its episode began at ${clock(since, false)} UTC` : "";
-  const said = paused_s > 0 ? `paused until ${clock(fleet.at + paused_s, false)} UTC, ${before} did not help`
+  const said = paused_s > 0 ? `paused until ${clock(service.at + paused_s, false)} UTC, ${before} did not help`
     : `${out} of at most ${limit} culls without an outcome${begun}`;
   return make("li", `${isolate(cause)}: ${said}`, paused_s > 0 ? "paused" : "");
 }
 
 function showHolds({ holds, local_hold }) {
-  const inForce = [...holds, ...(local_hold ? [local_hold] : [])].filter(({ until }) => until > fleet.now);
+  const inForce = [...holds, ...(local_hold ? [local_hold] : [])].filter(({ until }) => until > service.now);
   const concerning = inForce.filter(({ instance }) => NAMED === null || !instance || instance === NAMED);
   fill("holds", concerning.length ? concerning.map((hold) => {
     const whom = hold.instance ? isolate(hold.instance) : "The whole service";
@@ -321,7 +321,7 @@ function containerRow(row) {
 
 function showEvents(isStored) {
   const concerning = events.filter((event) => NAMED === null || event.instance === NAMED);
-  setText("events-title", isStored || fleet.error === "alone" ? "Events (UTC)"
+  setText("events-title", isStored || service.error === "alone" ? "Events (UTC)"
     : "Events (UTC) that were known, and those of this container: the store does not answer");
   fill("events", concerning.length ? concerning.reverse().map(eventItem) : [make("li", "No events in the last 24 hours.", "quiet")]);
 }
@@ -354,8 +354,8 @@ function eventItem(event) {
 // Draws the answers of /why, /fleet and /events, and the text of /why if the page is about its container.
 function draw(whyAnswer, fleetAnswer, eventsAnswer, text = "") {
   why = whyAnswer;
-  fleet = { ...known(fleetAnswer), now: fleetAnswer.at };
-  rows = rowsOf(fleet);
+  service = { ...lastKnown(fleetAnswer), now: fleetAnswer.at };
+  rows = rowsOf(service);
   if (!eventsAnswer.stored) events = [...events, ...eventsAnswer.events.filter(({ at }) => at > (events.at(-1)?.at ?? 0))].slice(-MOST_EVENTS);
   byId("board").hidden = false;
   byId("hold-instance").textContent = `container ${cut(NAMED ?? why.instance, 60)}`;
@@ -363,19 +363,19 @@ function draw(whyAnswer, fleetAnswer, eventsAnswer, text = "") {
   byId("elsewhere").hidden = NAMED === null || NAMED === why.instance;
   setText("why", text, 50000);
   showTitle();
-  showBanner(fleet.banner);
+  showBanner(service.banner);
   showRefusal();
   showKnown();
   showTiles();
-  showBudget(fleet);
-  showFleet(fleet.fleet);
-  showHolds(fleet);
+  showBudget(service);
+  showFleet(service.fleet);
+  showHolds(service);
   showContainers();
   showEvents(eventsAnswer.stored);
 }
 
 // The fleet: while the store is away as it was listed last, with this container as it is now.
-function known(answer) {
+function lastKnown(answer) {
   if (!isAway(answer)) return (listed = answer);
   const { at, banner, local_hold, error, fleet_age_s, instance } = answer;
   if (!listed) return { ...answer, known_at: fleet_age_s === null ? null : at - fleet_age_s };
@@ -430,7 +430,7 @@ async function poll() {
   const text = NAMED === whyAnswer.instance ? printable(await (await get("why?format=text")).text()) : "";
   draw(whyAnswer, fleetAnswer, eventsAnswer, text);
   failures = 0;
-  live(`live, ${clock(fleet.now)} UTC`, "fresh");
+  live(`live, ${clock(service.now)} UTC`, "fresh");
 }
 
 async function run() {
@@ -443,7 +443,7 @@ async function run() {
     } catch (error) {
       if (error instanceof TokenNeeded) break;
       const said = error instanceof TypeError || error.name === "TimeoutError" ? "" : `: ${error.message}`;
-      live(fleet ? `connection lost, as of ${clock(fleet.now)} UTC${said}` : `no connection${said}`, "lost");
+      live(service ? `connection lost, as of ${clock(service.now)} UTC${said}` : `no connection${said}`, "lost");
       pause = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
       failures += 1;
     }
