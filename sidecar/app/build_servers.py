@@ -236,14 +236,14 @@ def _local_servers(
     ``between`` as in ``LocalServer``.
     """
     config, observers = sidecar.config, sidecar.observers
-    authorize = TokenCheck(Token(config.server.token_file).read).allows if config.server.token_file else None
+    token = TokenCheck(Token(config.server.token_file).read) if config.server.token_file else None
     local, remote = _routes(sidecar, why)
 
     def server(name: str, routes: web.Routes) -> LocalServer:
         return LocalServer(
             name,
             routes,
-            RequestCheck(authorize, is_remote=name == "page"),
+            RequestCheck(token, is_remote=name == "page"),
             on_refusal=sidecar.metrics.refused,
             on_failure=partial(observers.failed, "page" if name == "page" else "listener"),
             max_connections=CONNECTIONS[name],

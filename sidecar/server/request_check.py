@@ -12,7 +12,7 @@ import asyncio
 import re
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -23,9 +23,6 @@ from sidecar.net import web
 from sidecar.net.credential_files import bearer_token, is_same
 from sidecar.net.threads import in_thread
 from sidecar.net.web import HttpError
-
-Authorize = Callable[[str | None], Awaitable[bool]]
-"""Whether an ``Authorization`` header, or its absence, has the token; ``HttpError`` if the check fails."""
 
 LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]*)?", re.IGNORECASE)
 FETCH_SITE: Final = "Sec-Fetch-Site"
@@ -38,19 +35,20 @@ PAGE_DATA: Final = frozenset({"/why", "/fleet", "/events", "/hold"})
 ORDERS: Final = frozenset({"/hold", "/cull", "/revive"})
 LOCAL_TOKEN: Final = "Authorization: orders over TCP take Bearer and the token in the file of ARBITER_TOKEN_FILE"  # noqa: S105 - a sentence
 REMOTE_TOKEN: Final = "Authorization: takes Bearer and the token"  # noqa: S105 - a sentence
+LIMIT_S: Final = 2.0  # for the file of the token
 _CREDENTIALS: Final = struct.Struct("3i")
 """``struct ucred`` of unix(7): process, user, group."""
 
 
 class RequestCheck:
-    """The check for one listener. ``authorize``: the check of the token, None without one.
+    """The check for one listener. ``token``: the check of the token, None without one.
 
     ``is_remote``: the listener is for other machines. At the local one only orders need the token, and only over TCP: a
     unix socket is protected by the mode of its file.
     """
 
-    def __init__(self, authorize: Authorize | None, *, is_remote: bool) -> None:
-        self._authorize = authorize
+    def __init__(self, token: TokenCheck | None, *, is_remote: bool) -> None:
+        self._token = token
         self._is_remote = is_remote
 
     def check_headers(self, request: web.BaseRequest) -> None:
@@ -70,11 +68,11 @@ class RequestCheck:
         """Whether this request is for those who have the token."""
         if self._is_remote:
             return request.path not in PAGE_FILES
-        return request.path in ORDERS and self._authorize is not None and web.is_tcp(request)
+        return request.path in ORDERS and self._token is not None and web.is_tcp(request)
 
     async def check_token(self, request: web.BaseRequest) -> None:
         """Raise ``HttpError`` for a request without the token, or if the token cannot be read."""
-        if self._authorize is None or not await self._authorize(request.headers.get(hdrs.AUTHORIZATION)):
+        if self._token is None or not await self._token.allows(request.headers.get(hdrs.AUTHORIZATION)):
             sentence = REMOTE_TOKEN if self._is_remote else LOCAL_TOKEN
             raise web.HttpError(HTTPStatus.UNAUTHORIZED, "token", sentence, {hdrs.WWW_AUTHENTICATE: "Bearer"})
 
@@ -112,9 +110,6 @@ def _user(request: web.BaseRequest) -> str:
     except (AttributeError, OSError):  # another kind of socket, or it is closed already
         return ""
     return f" by user {_CREDENTIALS.unpack(packed)[1]}"
-
-
-LIMIT_S: Final = 2.0
 
 
 class TokenCheck:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.raw_http import Observed
     from sidecar.net.web import Routes
     from sidecar.server.public_http import PublicRequest
-    from sidecar.server.request_check import Authorize
+    from sidecar.server.request_check import TokenCheck
 
 
 @asynccontextmanager
@@ -31,12 +31,12 @@ async def serving(
     observed: Observed,
     path: str | None = None,
     *,
-    authorize: Authorize | None = None,
+    token: TokenCheck | None = None,
     is_remote: bool = False,
     **options: Any,
 ) -> AsyncIterator[LocalServer]:
     """A local listener over these routes named ``listener``, on loopback or on the unix socket ``path``."""
-    check = RequestCheck(authorize, is_remote=is_remote)
+    check = RequestCheck(token, is_remote=is_remote)
     server = LocalServer(
         "listener", routes, check, on_refusal=observed.refused, on_failure=observed.failures.append, **options
     )

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 RIGHT = "Authorization: Bearer right"
 WRONG = "Authorization: Bearer wrong"
-NEVER = "Authorization: Bearer unreadable"
 OWN_ORIGIN = "Origin: http://localhost"
 PATHS = ("/", "/page", "/page.css", "/page.js", "/fleet", "/hold", "/cull", "/errors", "/why")
 
@@ -37,17 +36,18 @@ async def _ok(request: web.BaseRequest) -> web.Response:
 ROUTES: Routes = {path: {"GET": _ok, "POST": _ok} for path in PATHS}
 
 
-async def _authorize(header: str | None) -> bool:
-    if header == NEVER.removeprefix("Authorization: "):
-        raise web.HttpError(503, "token_file", "token: its file cannot be read")
-    return header == RIGHT.removeprefix("Authorization: ")
+def _unreadable() -> bytes:
+    raise RuntimeError("can't start new thread")
 
 
-async def _status(request: bytes, *, is_remote: bool = False, path: str | None = None, token: bool = True) -> list[str]:
+TOKEN = TokenCheck(lambda: b"right")
+
+
+async def _status(request: bytes, *, is_remote: bool = False, token: TokenCheck | None = TOKEN) -> list[str]:
     """The status of the answer, and the words of the refusals."""
     observed = Observed()
     async with (
-        serving(ROUTES, observed, path, authorize=_authorize if token else None, is_remote=is_remote) as server,
+        serving(ROUTES, observed, token=token, is_remote=is_remote) as server,
         await RawConnection.to(server) as wire,
     ):
         answer = await wire.ask(request)
@@ -103,7 +103,7 @@ async def test_program_on_this_machine_is_served(header: str) -> None:
     ids=lambda value: ", ".join(value) or "no headers" if isinstance(value, list) else str(value),
 )
 async def test_only_the_status_page_may_ask_for_its_data(path: str, headers: list[str], status: int) -> None:
-    local = await _status(get(path, *headers), token=False)
+    local = await _status(get(path, *headers), token=None)
     remote = await _status(get(path, *headers, RIGHT), is_remote=True)
     assert (local[0], remote[0]) == (str(status), str(status))
 
@@ -123,7 +123,6 @@ async def test_files_of_the_page_are_for_links_of_any_site(path: str, is_remote:
         ("/hold", [], 401, 401),
         ("/hold", [WRONG], 401, 401),
         ("/hold", [RIGHT], 200, 200),
-        ("/hold", [NEVER], 503, 503),
         ("/cull", [], 401, 401),
         ("/errors", [], 200, 401),
         ("/why", [], 200, 401),
@@ -140,15 +139,15 @@ async def test_orders_need_the_token_and_at_the_page_for_others_everything(
 
 
 async def test_without_a_token_local_orders_are_free_and_the_page_for_others_is_closed() -> None:
-    assert await _status(post("/hold"), token=False) == ["200"]
-    assert await _status(post("/hold", b"", RIGHT), token=False, is_remote=True) == ["401", "token"]
+    assert await _status(post("/hold"), token=None) == ["200"]
+    assert await _status(post("/hold", b"", RIGHT), token=None, is_remote=True) == ["401", "token"]
     assert await _status(get("/why", RIGHT, "Host: node-7.example:9183"), is_remote=True) == ["200"]
 
 
 async def test_unix_socket_takes_any_host_needs_no_token_and_names_the_user(run_dir: Path) -> None:
     path = str(run_dir / "app.sock")
     async with (
-        serving(ROUTES, Observed(), path, authorize=_authorize) as server,
+        serving(ROUTES, Observed(), path, token=TOKEN) as server,
         await RawConnection.to(server) as wire,
     ):
         answer = await wire.ask(post("/hold", b"", "Host: evil.example:80"))
@@ -246,12 +245,10 @@ def _patient(check: TokenCheck) -> TokenCheck:
     return check
 
 
-@in_virtual_time
 async def test_no_request_is_allowed_if_no_thread_can_be_started() -> None:
-    def read() -> bytes:
-        raise RuntimeError("can't start new thread")
-
-    assert (await _refused(TokenCheck(read))).status == 503
+    for is_remote in (False, True):
+        request = post("/hold", b"", RIGHT)
+        assert await _status(request, token=TokenCheck(_unreadable), is_remote=is_remote) == ["503", "token_file"]
 
 
 # -- one reading for many -----------------------------------------------------------------------------------
@@ -290,7 +287,7 @@ async def test_cancelled_request_does_not_cancel_the_read_of_others(disk: Disk) 
 async def test_reports_are_taken_while_an_order_waits_for_the_disk(disk: Disk) -> None:
     observed = Observed()
     async with (
-        serving(ROUTES, observed, authorize=TokenCheck(disk.read, NEVER_S).allows) as server,
+        serving(ROUTES, observed, token=TokenCheck(disk.read, NEVER_S)) as server,
         await RawConnection.to(server) as orders,
         await RawConnection.to(server) as app,
     ):
