@@ -21,53 +21,35 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.redis, pytest.mark.process]
 
 
-def _fill(server: RedisServer) -> None:
-    server.cli("CONFIG", "SET", "maxmemory", "1")
-
-
-def _empty(server: RedisServer) -> None:
-    server.cli("CONFIG", "SET", "maxmemory", "0")
-
-
-def _make_read_only(server: RedisServer) -> None:
-    server.cli("REPLICAOF", "127.0.0.1", "1")
-
-
-def _make_master(server: RedisServer) -> None:
-    server.cli("REPLICAOF", "NO", "ONE")
-
-
-def _lock(server: RedisServer) -> None:
-    server.cli("CONFIG", "SET", "requirepass", "other")
-    server.password = "other"
-    server.cli("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES")
-
-
-def _unlock(server: RedisServer) -> None:
-    server.cli("CONFIG", "SET", "requirepass", "")
-    server.password = None
-
-
-def _start(server: RedisServer) -> None:
-    server.start()
-
-
 class Failure(NamedTuple):
     """How Redis fails and how it is mended, and the word by which the sidecar logs it."""
 
-    begin: Callable[[RedisServer], None]
-    end: Callable[[RedisServer], None]
+    begin: Callable[[RedisServer], object]
+    end: Callable[[RedisServer], object]
     word: str
     redis_timeout: str = "10s"
 
 
-FAILURES = [
-    pytest.param(Failure(lambda server: server.kill(), _start, "connection"), id="killed"),
-    pytest.param(Failure(_make_read_only, _make_master, "readonly"), id="read-only"),
-    pytest.param(Failure(_fill, _empty, "oom"), id="out of memory"),
-    pytest.param(Failure(lambda server: server.pause(), lambda server: server.resume(), "timeout", "1s"), id="hung"),
-    pytest.param(Failure(_lock, _unlock, "auth"), id="wrong password", marks=pytest.mark.site),
-]
+def _lock(server: RedisServer) -> None:
+    server.set_password("other")
+    server.cli("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES")
+
+
+FAILURES = {
+    "killed": Failure(lambda server: server.kill(), lambda server: server.start(), "connection"),
+    "read-only": Failure(
+        lambda server: server.cli("REPLICAOF", "127.0.0.1", "1"),
+        lambda server: server.cli("REPLICAOF", "NO", "ONE"),
+        "readonly",
+    ),
+    "out of memory": Failure(
+        lambda server: server.cli("CONFIG", "SET", "maxmemory", "1"),
+        lambda server: server.cli("CONFIG", "SET", "maxmemory", "0"),
+        "oom",
+    ),
+    "hung": Failure(lambda server: server.pause(), lambda server: server.resume(), "timeout", "1s"),
+    "wrong password": Failure(_lock, lambda server: server.set_password(""), "auth"),
+}
 
 
 def _reasons_away(one: Sidecar) -> list[str]:
@@ -80,7 +62,7 @@ def _waits_for_redis(one: Sidecar) -> bool:
     return "so that the fleet knows that it is suspect" in one.request("local", "GET", "/why").json()["remedies"][-1]
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 def test_broken_redis_culls_nobody_and_is_survived(
     sidecar: StartSidecar, start_redis: StartRedis, failure: Failure
 ) -> None:
