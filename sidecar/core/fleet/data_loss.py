@@ -71,15 +71,12 @@ def is_other_process(run_id: str, epoch: Epoch, known: Known, now_us: int) -> bo
 
 def is_due(reply: BeatReply, known: Known, settings: FleetSettings) -> bool:
     """Whether the answer to a beat shows a loss, or another process or address, that has to be recorded."""
-    epoch, former = reply.epoch, known.epoch
+    epoch = reply.epoch
     if not epoch.born_us or epoch.servers != settings.servers:
         return True
     if is_other_process(reply.run_id, epoch, known, reply.now_us):
         return True
-    if not former.born_us:
-        return False
-    is_other = epoch.born_us != former.born_us or epoch.grants < former.grants
-    return (is_other and epoch.losses <= former.losses) or is_stepped(known, reply.now_us)
+    return _shows_loss(epoch, known, reply.now_us)
 
 
 def _with_loss(draft: Draft, known: Known) -> Epoch:
@@ -88,8 +85,7 @@ def _with_loss(draft: Draft, known: Known) -> Epoch:
     # A recorded loss that is older than the last exchange is not the one that this sidecar notices now.
     is_later = not known.now_us or now_us - epoch.lost_us <= _longest_us(known)
     is_recorded = is_later and epoch.losses > known.epoch.losses
-    was_born = bool(known.epoch.born_us)
-    is_lost = (was_born and not is_recorded and _is_lost(draft, known)) or _lacks_last_grant(draft)
+    is_lost = (not is_recorded and _shows_loss(epoch, known, now_us)) or _lacks_last_grant(draft)
     if draft.view.is_ahead or max(epoch.born_us, epoch.lost_us) > now_us + AHEAD_US:
         # Until all future instants are rewritten, the store stays ahead: that is one loss.
         is_lost = is_lost or not epoch.lost_us or not 0 <= now_us - epoch.lost_us <= draft.limits.window_us
@@ -105,11 +101,11 @@ def _with_loss(draft: Draft, known: Known) -> Epoch:
     return epoch
 
 
-def _is_lost(draft: Draft, known: Known) -> bool:
-    epoch = draft.epoch
-    if epoch.born_us != known.epoch.born_us or epoch.grants < known.epoch.grants:
-        return True
-    return is_stepped(known, draft.now_us)
+def _shows_loss(epoch: Epoch, known: Known, now_us: int) -> bool:
+    """Whether the store has less than this sidecar knows, or its clock was stepped; False if it knows nothing."""
+    former = known.epoch
+    is_other = epoch.born_us != former.born_us or epoch.grants < former.grants
+    return bool(former.born_us) and (is_other or is_stepped(known, now_us))
 
 
 def _lacks_last_grant(draft: Draft) -> bool:

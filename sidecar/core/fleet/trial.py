@@ -44,6 +44,9 @@ FIRST: Final = 1
 DAY_US: Final = 24 * 3600 * US_PER_S
 """The longest pause, unless the window is longer."""
 
+FORGIVEN: Final = {"failures": 0, "paused_us": 0, "pause_us": 0}
+"""The fields of a trial without a failure."""
+
 MOST_CAUSES: Final = 20
 """Maximum number of causes: the apps choose their words, and each has a record."""
 
@@ -113,20 +116,15 @@ def name(draft: Draft, cause: str) -> str:
 
 def culled(draft: Draft, cause: str) -> None:
     """Record a cull for this cause."""
-    if cause != MANUAL:
-        trial = draft.trial(cause)
-        draft.trials[cause] = replace(trial, last_us=draft.now_us, began_us=trial.began_us or draft.now_us)
+    _learn(draft, cause, began_us=draft.trial(cause).began_us or draft.now_us)
 
 
 def helped(draft: Draft, cull: Cull) -> None:
     """Record that a cull helped. One of an earlier episode says nothing about this one."""
     trial = draft.trial(cull.cause)
-    if not 0 < trial.began_us <= cull.at_us:
-        _learn(draft, cull.cause, replace(trial, last_us=draft.now_us))
-        return
+    is_of_this_episode = 0 < trial.began_us <= cull.at_us
     limit = min(2 * trial.limit, max(FIRST, draft.limits.capacity))
-    fresh = {"failures": 0, "paused_us": 0, "pause_us": 0, "last_us": draft.now_us}
-    _learn(draft, cull.cause, replace(trial, limit=limit, **fresh))
+    _learn(draft, cull.cause, **({"limit": limit, **FORGIVEN} if is_of_this_episode else {}))
 
 
 def failed(draft: Draft, cull: Cull) -> None:
@@ -134,31 +132,28 @@ def failed(draft: Draft, cull: Cull) -> None:
 
     A cull from before the pause does not make it longer.
     """
-    trial = draft.trial(cull.cause)
+    trial, window_us = draft.trial(cull.cause), draft.limits.window_us
     if trial.failures and cull.at_us < trial.paused_us:
-        _learn(draft, cull.cause, replace(trial, last_us=draft.now_us))
+        _learn(draft, cull.cause)
         return
+    pause_us = min(window_us << min(trial.failures, 19), max(DAY_US, window_us))
     failures = trial.failures + 1
-    pause_us = min(draft.limits.window_us << min(failures - 1, 20), max(DAY_US, draft.limits.window_us))
-    paused = {"failures": failures, "paused_us": draft.now_us, "pause_us": pause_us, "last_us": draft.now_us}
-    _learn(draft, cull.cause, replace(trial, limit=FIRST, **paused))
+    _learn(draft, cull.cause, limit=FIRST, failures=failures, paused_us=draft.now_us, pause_us=pause_us)
 
 
 def unclear(draft: Draft, cull: Cull) -> None:
     """Record an unclear outcome: an unproven cause waits until a window has passed since the cull."""
-    trial = draft.trial(cull.cause)
-    if trial.limit == FIRST:
-        wait_us = max(0, cull.at_us + draft.limits.window_us - draft.now_us, trial.pause_left_us(draft.now_us))
-        trial = replace(trial, paused_us=draft.now_us, pause_us=wait_us)
-    _learn(draft, cull.cause, replace(trial, last_us=draft.now_us))
+    trial, now_us = draft.trial(cull.cause), draft.now_us
+    wait_us = max(0, cull.at_us + draft.limits.window_us - now_us, trial.pause_left_us(now_us))
+    _learn(draft, cull.cause, **({"paused_us": now_us, "pause_us": wait_us} if trial.limit == FIRST else {}))
 
 
 def release(draft: Draft) -> None:
     """End all pauses: culls may be tried again for every cause, one at first."""
-    forgiven = {"failures": 0, "paused_us": 0, "pause_us": 0, "last_us": draft.now_us}
-    draft.trials = {cause: replace(trial, **forgiven) for cause, trial in draft.trials.items()}
+    for cause in draft.trials:
+        _learn(draft, cause, **FORGIVEN)
 
 
-def _learn(draft: Draft, cause: str, trial: Trial) -> None:
+def _learn(draft: Draft, cause: str, **changes: int) -> None:
     if cause != MANUAL:
-        draft.trials[cause] = trial
+        draft.trials[cause] = replace(draft.trial(cause), last_us=draft.now_us, **changes)

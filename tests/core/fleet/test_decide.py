@@ -327,7 +327,6 @@ def test_beat_says_whether_a_decision_is_due(beat: Beat, known: Known, *, is_exp
         pytest.param(QUIET._replace(alive=1, state=replace(STATE, several_us=0)), False, id="a single one"),
         pytest.param(QUIET._replace(epoch=replace(KNOWN_EPOCH, servers="two")), True, id="another address"),
         pytest.param(QUIET._replace(epoch=replace(KNOWN_EPOCH, grants=4)), True, id="fewer grants"),
-        pytest.param(QUIET._replace(epoch=replace(KNOWN_EPOCH, grants=4, losses=2)), False, id="that is recorded"),
         pytest.param(QUIET._replace(epoch=replace(KNOWN_EPOCH, born_us=NOW - 5)), True, id="another epoch"),
         pytest.param(QUIET._replace(run_id="2", epoch=replace(KNOWN_EPOCH, run_id="1")), True, id="another process"),
         pytest.param(QUIET._replace(run_id="1", epoch=replace(KNOWN_EPOCH, run_id="1")), False, id="the same process"),
