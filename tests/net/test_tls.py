@@ -1,4 +1,4 @@
-"""TLS: certificates that change and break, clients that never finish their handshake, and floods of them."""
+"""TLS: certificates that change and break, and the authorities of clients. The listener is in ``test_public_tls``."""
 
 from __future__ import annotations
 
@@ -6,29 +6,23 @@ import asyncio
 import math
 import os
 import shutil
-import socket
 import ssl
-import struct
 import time
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.certificates import Authority, certificate, client_context
-from harness.listeners import public_door, up
+from harness.listeners import public_door
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
 from sidecar.config.addresses import split
 from sidecar.net.credential_files import KeyPair
 from sidecar.net.tls import ServerTls, client_ca_problem, problem
-from sidecar.server import public
-from sidecar.server.public_http import PublicAnswer
 
 if TYPE_CHECKING:
     from sidecar.server.public import PublicServer
-    from sidecar.server.public_http import PublicRequest
 
 DAY_S = 86_400
 UP = get("/up")
@@ -261,45 +255,6 @@ async def test_loop_goes_on_while_the_files_cannot_be_read(files: Files) -> None
     reloading.cancel()
 
 
-# -- a listener with TLS ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
-async def test_listener_serves_over_tls_and_keeps_the_connection(
-    files: Files, observed: Observed, authority: Authority, version: ssl.TLSVersion
-) -> None:
-    context = ssl.create_default_context(cafile=str(authority.ca))
-    context.minimum_version = context.maximum_version = version
-    async with public_door(observed, tls=files.tls()) as server, await _connect(server, context) as client:
-        assert (await client.ask(UP)).body == b"up\n"
-        assert (await client.ask(get("/none"))).status == 404
-    assert observed.words == ["path"]
-
-
-@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
-async def test_older_tls_is_refused(files: Files, observed: Observed) -> None:
-    context = client_context()
-    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-    context.maximum_version = ssl.TLSVersion.TLSv1_1
-    context.set_ciphers("DEFAULT:@SECLEVEL=0")
-    async with public_door(observed, tls=files.tls()) as server:
-        with pytest.raises((ssl.SSLError, ConnectionError)):
-            await _connect(server, context)
-        await eventually(lambda: observed.words == ["handshake"], timeout_s=60, what="it is counted")
-
-
-@pytest.mark.parametrize("sent", [UP, b"\0" * 100, b"\x16\x03\x01\x00\x05hello"], ids=["HTTP", "zeros", "no hello"])
-async def test_client_that_speaks_no_tls_is_cut_and_counted(files: Files, observed: Observed, sent: bytes) -> None:
-    async with public_door(observed, tls=files.tls()) as server:
-        async with await RawConnection.to(server) as client:
-            await client.send(sent)
-            assert b"HTTP" not in await client.rest()
-        async with await _connect(server) as client:
-            assert (await client.ask(UP)).status == 200
-    assert observed.words == ["handshake"]
-    assert observed.failures == []
-
-
 # -- certificates of clients ------------------------------------------------------------------------------------
 
 
@@ -362,90 +317,3 @@ async def test_new_authority_of_the_clients_is_used_and_a_broken_one_changes_not
         await tls.reload()
         assert [await _is_served(server, own) for own in (first, other)] == [True, True]
     assert len(files.failures) == 1
-
-
-# -- the ends of connections and of handshakes --------------------------------------------------------------
-
-
-async def test_large_answer_reaches_a_client_that_reads_late_and_then_ends_in_good_order(
-    files: Files, observed: Observed
-) -> None:
-    def large(request: PublicRequest) -> PublicAnswer:
-        return PublicAnswer(200, b"x" * 5_000_000) if request.path == "/large" else up(request)
-
-    async with public_door(observed, large, tls=files.tls()) as server, await _connect(server) as client:
-        client.stops_reading()
-        await client.send(get("/large"))
-        await asyncio.sleep(0.01)
-        client.reads_on()
-        assert (await client.answer()).body == b"x" * 5_000_000
-        assert (await client.ask(UP)).body == b"up\n"
-
-
-@pytest.mark.parametrize("request_", [b"GET /up HTTP/1.0\r\n\r\n", b"nonsense\r\n", UP + UP])
-async def test_last_answer_ends_with_the_notice_that_nothing_is_cut_off(
-    files: Files, observed: Observed, request_: bytes
-) -> None:
-    context = client_context()
-
-    def ask(place: tuple[str, int]) -> bytes:
-        with (
-            socket.create_connection(place, 60) as plain,
-            context.wrap_socket(plain, suppress_ragged_eofs=False) as client,
-        ):
-            client.sendall(request_)
-            return b"".join(iter(lambda: client.recv(65_536), b""))
-
-    async with public_door(observed, tls=files.tls()) as server:
-        answer = await asyncio.to_thread(ask, split(server.addresses[0]))
-    assert answer.startswith(b"HTTP/1.1 ")
-    assert answer.count(b"HTTP/1.1 ") == 1
-
-
-def _hello() -> bytes:
-    """The first flight of a client, which the server answers with a signature."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with pytest.raises(ssl.SSLWantReadError):
-        client_context().wrap_bio(incoming, outgoing).do_handshake()
-    return outgoing.read()
-
-
-@pytest.mark.parametrize("hello", [b"", b"\x16\x03\x01\x02\x00\x01", _hello()], ids=["silent", "half", "whole"])
-async def test_handshakes_that_one_address_does_not_finish_keep_no_other_out(
-    files: Files, observed: Observed, hello: bytes
-) -> None:
-    async with public_door(observed, tls=files.tls(), most=80) as server, AsyncExitStack() as held:
-        kept = await held.enter_async_context(await _connect(server))
-        assert (await kept.ask(UP)).status == 200
-        for _ in range(200):
-            attacker = await held.enter_async_context(await RawConnection.to(server, source="127.0.0.2"))
-            await attacker.send(hello)
-        await eventually(lambda: len(observed.words) >= 161, timeout_s=60, what="they take each other's places")
-        assert server.connected == 40
-        assert (await kept.ask(UP)).status == 200
-        async with await _connect(server) as client:
-            assert (await client.ask(UP)).status == 200
-    assert {*observed.words} == {"crowded"}
-
-
-async def test_handshake_has_its_time_and_no_more(
-    files: Files, observed: Observed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(public, "SWEEP_S", 0.01)
-    monkeypatch.setattr(public, "SLOW_S", 0.05)
-    async with public_door(observed, tls=files.tls()) as server, await RawConnection.to(server) as client:
-        await client.send(_hello())
-        assert (await client.rest())[:1] == b"\x16", "the server's part of the handshake"
-    assert (observed.words, observed.failures) == (["handshake"], [])
-
-
-async def test_client_that_has_gone_before_its_handshake_does_no_harm(files: Files, observed: Observed) -> None:
-    async with public_door(observed, tls=files.tls()) as server:
-        for hello in (b"", _hello()) * 10:
-            with socket.create_connection(split(server.addresses[0])) as leaving:
-                leaving.sendall(hello)
-                leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        async with await _connect(server) as client:
-            assert (await client.ask(UP)).status == 200
-    assert {*observed.words} <= {"handshake"}
-    assert observed.failures == []

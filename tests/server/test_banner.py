@@ -216,3 +216,23 @@ def test_banner(fields: dict[str, Any], level: str, sentence: str, command: str)
 def test_store_that_is_away_is_named() -> None:
     away = _situation(unknown=Unknown("timeout"), store="redis://:***@10.0.0.5:6379")
     assert banner(away).action.startswith("Repair Redis (redis://:***@10.0.0.5:6379) or the network to it;")
+
+
+@pytest.mark.parametrize(
+    ("case", "action"),
+    [
+        ("one suspect", "Look at its errors."),
+        ("outage", "Treat it as an incident of the service: repair what is behind redis, or roll back."),
+        (
+            "outage, and a cull did not help",
+            "A restart is no remedy: repair what is behind redis, or roll back, then health-arbiter release.",
+        ),
+        ("hold", "Ask anna before you end it."),
+    ],
+)
+def test_action_fits_the_number_of_suspects_and_their_refusal(case: str, action: str) -> None:
+    assert banner(_situation(**CASES[case][0])).action == action  # type: ignore[arg-type]  # a row has the fields first
+
+
+def test_few_of_many_suspects_are_no_incident() -> None:
+    assert banner(_situation(rows=[*SICK[:2], *WELL, *WELL])).action == "Look at the errors of the worst."
