@@ -2,113 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from sidecar.config.syntax import KIND
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Results
-from sidecar.net.http_error import HttpError
+from sidecar.net.json_fields import BadFieldError, Readers, decoded, read_fields, read_object
 
 MOST_ERRORS: Final = 1_000_000
 MOST_REPORTS: Final = 1_000
 MESSAGE_LIMIT: Final = 4_096
 PRINTABLE: Final = re.compile(r"[\x21-\x7e]{1,64}")
 LEVELS: Final[dict[str, ErrorLevel]] = {level.value: level for level in ErrorLevel}
-DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple)
-"""Objects are decoded as pairs: in a dict, the last of two fields of one name would silently win."""
-
-BLANKS: Final = " \t\r\n"
-"""What JSON takes around a value."""
-
-Readers = dict[str, tuple[str, Callable[[object], Any]]]
-"""Name in the body -> field of the report, and the parser of its value, which raises ValueError."""
-
 ONE_ERROR: Final = (ErrorReport(),)
-
-
-class BadReportError(HttpError):
-    """The body, or the query, is not valid. The message names the field and what it takes."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(400, "body", sentence)
 
 
 def read_errors(body: bytes) -> tuple[ErrorReport, ...]:
     """Read an empty body (one server error), one object, or an array of objects; one bad object refuses all."""
     if not body:
         return ONE_ERROR
-    value = _decoded(body)
+    value = decoded(body)
     if isinstance(value, tuple):
-        return (ErrorReport(**_fields(value, "", READERS)),)
+        return (ErrorReport(**read_fields(value, "", READERS)),)
     if not isinstance(value, list) or not value:
-        raise BadReportError("body: takes an object or a non-empty array of objects")
+        raise BadFieldError("body: takes an object or a non-empty array of objects")
     if len(value) > MOST_REPORTS:
-        raise BadReportError(f"body: takes at most {MOST_REPORTS} objects, not {len(value)}")
-    return tuple(ErrorReport(**_fields(item, f"[{index}].", READERS)) for index, item in enumerate(value))
+        raise BadFieldError(f"body: takes at most {MOST_REPORTS} objects, not {len(value)}")
+    return tuple(ErrorReport(**read_fields(item, f"[{index}].", READERS)) for index, item in enumerate(value))
 
 
 def read_results(body: bytes) -> Results:
     """Read one object: requests that succeeded and that failed, requests in flight, the load."""
     return Results(**read_object(body, RESULTS))
-
-
-def read_object(body: bytes, readers: Readers) -> dict[str, Any]:
-    """Read one object that is not empty; its values by field of the report."""
-    value = _decoded(body)
-    if not isinstance(value, tuple) or not value:
-        raise BadReportError(f"body: takes an object with fields of {', '.join(readers)}")
-    return _fields(value, "", readers)
-
-
-def _decoded(body: bytes) -> object:
-    try:
-        text = body.decode().removeprefix("\ufeff").strip(BLANKS)
-        value, end = DECODER.raw_decode(text)
-    except (ValueError, RecursionError) as error:
-        raise BadReportError(f"body: not JSON ({_cause(error)})") from None
-    if end < len(text):
-        raise BadReportError(f"body: not JSON (Extra data at character {end})")
-    return value
-
-
-def _cause(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at character {error.pos}"
-    if isinstance(error, UnicodeDecodeError):
-        return "the text is not UTF-8"
-    return "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
-
-
-def read_pairs(pairs: Iterable[tuple[str, str]], readers: Readers) -> dict[str, Any]:
-    """Read the pairs of a query string, as an object is read; there may be none."""
-    return _fields(tuple(pairs), "", readers)
-
-
-def _fields(item: object, path: str, readers: Readers) -> dict[str, Any]:
-    if not isinstance(item, tuple):
-        raise BadReportError(f"body{path.rstrip('.')}: takes an object")
-    fields: dict[str, Any] = {}
-    for name, value in item:
-        if name not in readers:
-            raise BadReportError(f"{path}{name[:64]}: no such field{_hint(name[:64], readers)}")
-        field, read = readers[name]
-        if field in fields:
-            raise BadReportError(f"{path}{name}: given twice")
-        try:
-            fields[field] = read(value)
-        except ValueError as error:
-            raise BadReportError(f"{path}{name}: {error}") from None
-    return fields
-
-
-def _hint(name: str, readers: Readers) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - a tenth of a MiB that only a misspelt field needs
-
-    near = get_close_matches(name, readers, n=1)
-    return f", did you mean {near[0]}?" if near else f"; it takes {', '.join(readers)}"
 
 
 def _count(value: object) -> int:

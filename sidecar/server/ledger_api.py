@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from sidecar.core.claims import Unknown
 from sidecar.core.types import Entry
-from sidecar.inputs.report_bodies import Readers, read_pairs
 from sidecar.net import web
+from sidecar.net.json_fields import Readers, read_pairs
 from sidecar.runlock import durations
 from sidecar.server import replies
 

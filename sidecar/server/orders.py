@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from sidecar.inputs.report_bodies import BadReportError, Readers, read_object, read_pairs
+from sidecar.net.json_fields import BadFieldError, Readers, read_object, read_pairs
 from sidecar.runlock import durations
 
 SHORTEST_S: Final = 1.0
@@ -46,10 +46,10 @@ def read_cull_or_revive(body: bytes) -> Order:
 def _order(fields: dict[str, Any], own: str, needs: Sequence[str] = ()) -> Order:
     for name in needs:
         if READERS[name][0] not in fields:
-            raise BadReportError(f"{name}: is missing")
+            raise BadFieldError(f"{name}: is missing")
     scope, instance = fields.pop("scope", SERVICE), fields.pop("instance", "")
     if scope == SERVICE and instance:
-        raise BadReportError("instance: goes with scope instance only")
+        raise BadFieldError("instance: goes with scope instance only")
     return Order("" if scope == SERVICE else instance or own, **fields)
 
 

@@ -14,10 +14,10 @@ from sidecar.inputs.report_bodies import (
     MESSAGE_LIMIT,
     MOST_ERRORS,
     MOST_REPORTS,
-    BadReportError,
     read_errors,
     read_results,
 )
+from sidecar.net.json_fields import BadFieldError
 
 FULL = {
     "count": 3,
@@ -68,20 +68,6 @@ OBJECTS = "body: takes an object or a non-empty array of objects"
 WHOLE = "takes a whole number from 0 to 1000000"
 TOKEN = "takes 1 to 64 printable ASCII characters without blanks"
 ALL = "it takes count, level, kind, message, fingerprint, fatal, app_start"
-NO_JSON: list[tuple[bytes, str]] = [
-    (b" ", "Expecting value at character 0"),
-    (b"count=1", "Expecting value at character 0"),
-    (b"{}{}", "Extra data at character 2"),
-    (b"{'count':1}", ""),
-    (b'{"count":1', ""),
-    (b'{"message":"a\nb"}', "Invalid control character"),
-    (b'{"kind":"\xff"}', "the text is not UTF-8"),
-    ('{"count":1}'.encode("utf-16"), "the text is not UTF-8"),
-    (b"\x00" * 4, ""),
-    (b"[" * 65_000, "nested too deeply"),
-    (b'{"a":' * 13_000, "nested too deeply"),
-    (b'{"count":%s}' % (b"9" * 5_000), "a number is too long"),
-]
 FIELDS: dict[str, tuple[str, list[bytes]]] = {
     "count": (WHOLE, [b"true", b"1.0", b"1e3", b"NaN", b"-Infinity", b'"1"', b"null", b"{}", b"-1", b"1000001"]),
     "level": (
@@ -103,21 +89,15 @@ WRONG: list[tuple[bytes, str]] = [
     (b"[{},null]", "body[1]: takes an object"),
     (b"[" + b",".join([b"{}"] * (MOST_REPORTS + 1)) + b"]", "body: takes at most 1000 objects, not 1001"),
     (b'{"count":%s}' % (b"9" * 400), f"count: {WHOLE}"),
-    (b'{"kind":"a","count":1,"kind":"b"}', "kind: given twice"),
-    (b'{"cuont":1}', "cuont: no such field, did you mean count?"),
+    (b"{", "body: not JSON"),
     (b'{"zzz":1}', f"zzz: no such field; {ALL}"),
-    (b'{"":1}', f": no such field; {ALL}"),
-    (json.dumps({"x" * 60_000: 1}).encode(), f"{'x' * 64}: no such field; {ALL}"),
     (b'[{},{"count":-1}]', f"[1].count: {WHOLE}"),
-    (b'[{"cuont":1}]', "[0].cuont: no such field, did you mean count?"),
-    (b'[{"fatal":true,"fatal":true}]', "[0].fatal: given twice"),
 ]
 
 
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [
-        *((body, f"body: not JSON ({cause}") for body, cause in NO_JSON),
         *(
             (b'{"%s":%s}' % (name.encode(), value), f"{name}: {takes}")
             for name, (takes, values) in FIELDS.items()
@@ -128,7 +108,7 @@ WRONG: list[tuple[bytes, str]] = [
     ids=lambda value: repr(value)[:40],
 )
 def test_bad_body_is_refused_by_the_name_of_the_field(body: bytes, complaint: str) -> None:
-    with pytest.raises(BadReportError, match="^" + re.escape(complaint)):
+    with pytest.raises(BadFieldError, match="^" + re.escape(complaint)):
         read_errors(body)
 
 
@@ -147,7 +127,7 @@ GOOD = st.fixed_dictionaries(
 @settings(deadline=None)
 @given(st.lists(GOOD, max_size=3), st.sampled_from([7, [], {"count": -1}, {"kind": "a b"}]), st.lists(GOOD, max_size=3))
 def test_one_bad_object_refuses_the_whole_array(before: list[object], bad: object, after: list[object]) -> None:
-    with pytest.raises(BadReportError, match=rf"\[{len(before)}\]"):
+    with pytest.raises(BadFieldError, match=rf"\[{len(before)}\]"):
         read_errors(json.dumps([*before, bad, *after]).encode())
 
 
@@ -185,12 +165,10 @@ def test_good_body_becomes_results(body: bytes, results: Results) -> None:
             (b'{"load":%s}' % value, "load: takes a number of 0 or more")
             for value in (b"-0.1", b"NaN", b"Infinity", b"1e400", b"1" * 400, b"true", b"null", b'"0.7"', b"[1]")
         ),
-        (b'{"ok":1,"ok":2}', "ok: given twice"),
-        (b'{"fialed":1}', "fialed: no such field, did you mean failed?"),
         (b'{"count":1}', "count: no such field; it takes ok, failed, in_flight"),
     ],
     ids=lambda value: repr(value)[:40],
 )
 def test_bad_results_are_refused_by_the_name_of_the_field(body: bytes, complaint: str) -> None:
-    with pytest.raises(BadReportError, match="^" + re.escape(complaint)):
+    with pytest.raises(BadFieldError, match="^" + re.escape(complaint)):
         read_results(body)

@@ -13,8 +13,8 @@ from harness.server_group import StubBudget
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import MemberList
 from sidecar.core.types import Entry, Hold
-from sidecar.inputs.report_bodies import BadReportError
 from sidecar.net import web
+from sidecar.net.json_fields import BadFieldError
 from sidecar.server.hold_orders import HoldOrders
 from sidecar.server.orders import NO_REASON, Order, read_cull_or_revive, read_hold, read_release
 
@@ -67,14 +67,14 @@ def test_hold_is_read(fields: dict[str, object], order: Order) -> None:
     ],
 )
 def test_bad_hold_is_refused_by_the_field(fields: dict[str, object], complaint: str) -> None:
-    with pytest.raises(BadReportError, match=f"^{complaint}"):
+    with pytest.raises(BadFieldError, match=f"^{complaint}"):
         _hold(**fields)
 
 
 @pytest.mark.parametrize("missing", sorted(LEAST))
 def test_missing_field_is_named(missing: str) -> None:
     rest = {name: value for name, value in LEAST.items() if name != missing}
-    with pytest.raises(BadReportError, match=f"^{missing}: is missing$"):
+    with pytest.raises(BadFieldError, match=f"^{missing}: is missing$"):
         read_hold(json.dumps(rest).encode(), "a")
 
 
@@ -92,7 +92,7 @@ def test_missing_field_is_named(missing: str) -> None:
 )
 def test_release_is_read_or_refused_by_the_field(pairs: Any, release: Order | str) -> None:
     if isinstance(release, str):
-        with pytest.raises(BadReportError, match=f"^{release}"):
+        with pytest.raises(BadFieldError, match=f"^{release}"):
             _release(*pairs)
     else:
         assert _release(*pairs) == release
@@ -110,7 +110,7 @@ def test_release_is_read_or_refused_by_the_field(pairs: Any, release: Order | st
 )
 def test_order_to_cull_or_revive_is_read_or_refused_by_the_field(body: bytes, order: Order | str) -> None:
     if isinstance(order, str):
-        with pytest.raises(BadReportError, match=f"^{order}"):
+        with pytest.raises(BadFieldError, match=f"^{order}"):
             read_cull_or_revive(body)
     else:
         assert read_cull_or_revive(body) == order
