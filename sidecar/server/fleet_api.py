@@ -1,15 +1,12 @@
 """``GET /fleet`` at the local listener: the fleet member by member, and in one sentence what is wrong and what to do.
 
-An answer waits for the shared store, at most ``limit_s``. Requests that come while one is made share the next one: the
-fleet is read once for all viewers of the page.
+An answer waits for the shared store, at most ``limit_s``. The fleet is read once for all viewers of the page.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from sidecar.config import syntax
@@ -19,22 +16,14 @@ from sidecar.core.fleet.common_trait import as_json, of_members
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.members import About, Member, MemberList, fleet_json, hold_json, members_json, presence_word
 from sidecar.core.types import Entry, State
-from sidecar.net import web
 from sidecar.server import replies
 from sidecar.server.banner import SILENT, ContainerRow, Situation, banner
-from sidecar.server.replies import within
+from sidecar.server.replies import SharedAnswer, within
 
 if TYPE_CHECKING:
     from sidecar.config.settings import BudgetConfig
     from sidecar.store.budget import FleetBudget
 
-SENT_AT_ONCE: Final = 12
-"""Answers that are sent at the same time: each takes up to 1 MiB at 2,000 containers."""
-
-PART: Final = 0.2
-"""The part of the time of the loop that answers take at most, however many viewers ask."""
-
-LONGEST_REST_S: Final = 0.5
 BLOCK: Final = 100
 """Number of members that are read in one turn of the loop."""
 
@@ -87,36 +76,11 @@ class FleetApi:
         self._wall = wall
         self._alone = alone
         self._runbook_url = runbook_url
-        self._making = asyncio.Lock()
-        self._rests_until = 0.0
-        self._asked = 0
-        self._made_for = 0
-        """The number of the last request that had come when the answer below was begun."""
-        self._made: tuple[int, list[bytes]] = HTTPStatus.OK, []
-        self._sending = asyncio.Semaphore(SENT_AT_ONCE)
-
-    async def get(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The fleet member by member; without an answer of the store the last known summary, and a 502 or 504."""
-        self._asked += 1
-        number = self._asked
-        async with self._sending:
-            async with self._making:
-                if self._made_for < number:
-                    await self._make_next()
-                status, pieces = self._made
-            return await replies.respond(request, pieces, status)
-
-    async def _make_next(self) -> None:
-        """Make the answer for all who have asked, when its turn has come."""
-        clock = asyncio.get_running_loop().time
-        await asyncio.sleep(self._rests_until - clock())
-        asked, begun_s = self._asked, time.thread_time()
-        self._made = await self._make()
-        self._made_for = asked
-        took_s = time.thread_time() - begun_s
-        self._rests_until = clock() + min(LONGEST_REST_S, took_s * (1 - PART) / PART)
+        self.shared = SharedAnswer(self._make)
+        self.get = self.shared.get
 
     async def _make(self) -> tuple[int, list[bytes]]:
+        """The fleet member by member; without an answer of the store the last known summary, and a 502 or 504."""
         answer = await within(self._limit_s, self._budget.member_list())
         fields = await self._document(answer, self._wall())
         return replies.status_of(answer), await replies.dump(fields)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -12,12 +9,10 @@ import pytest
 from harness.listeners import serving
 from harness.raw_http import Answer, Observed, RawConnection, get
 from harness.server_group import StubBudget
-from harness.waiting import eventually
 from sidecar.config.settings import BudgetConfig
 from sidecar.core.claims import CauseTrial, Fleet, Presence, Unknown
 from sidecar.core.fleet.members import About, Member, MemberList
 from sidecar.core.types import Entry, Hold, State
-from sidecar.server import fleet_api
 from sidecar.server.fleet_api import FleetApi
 
 NOW_S: Final = 1_700_000_000.0
@@ -161,7 +156,7 @@ async def test_fleet_without_the_store_is_the_last_known_summary(office: Office,
     assert "Redis has given no answer since 22:11 UTC" in fields["banner"]["sentence"]
 
 
-@pytest.mark.parametrize(("budget", "capacity", "sentence"), [("10", 10, ""), ("20%", 1, " All tokens are in use")])
+@pytest.mark.parametrize(("budget", "capacity", "sentence"), [("10", 10, ""), ("100%", 1, " All tokens are in use")])
 async def test_budget_without_a_shared_store_comes_from_the_own_grants(
     monkeypatch: pytest.MonkeyPatch, budget: str, capacity: int, sentence: str
 ) -> None:
@@ -179,35 +174,3 @@ async def test_budget_without_a_shared_store_comes_from_the_own_grants(
     assert (answer.status, fields["used"], fields["capacity"], fields["fleet"]) == (200, 2, capacity, None)
     assert fields["grants"] == [NOW_S - 100, NOW_S - 10]
     assert f"1 of 1 container (a) has too many errors since 00:00 UTC.{sentence}" in fields["banner"]["sentence"]
-
-
-async def test_requests_that_come_while_an_answer_is_made_share_the_next_one(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_answer, reads = asyncio.Event(), 0
-
-    async def member_list() -> MemberList:
-        nonlocal reads
-        reads += 1
-        await may_answer.wait()
-        return MemberList(Fleet(reads), 0)
-
-    monkeypatch.setattr(office.budget, "member_list", member_list)
-    asking = [asyncio.create_task(office.fields())]
-    await eventually(lambda: reads, timeout_s=60, what="the first answer is made")
-    asking += [asyncio.create_task(office.fields()) for _ in range(4)]
-    await eventually(lambda: office.api._asked == len(asking), timeout_s=60, what="all have asked")
-    may_answer.set()
-    assert [(await one)["fleet"]["alive"] for one in asking] == [1, 2, 2, 2, 2]
-    assert (await office.fields())["fleet"]["alive"] == 3, "an answer is never older than its request"
-
-
-async def test_answers_take_a_part_of_the_time_and_the_next_one_waits(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = itertools.count(0.0, 0.1)  # an answer takes 0.1 s
-    monkeypatch.setattr(fleet_api, "time", SimpleNamespace(thread_time=lambda: next(seconds)))
-    begun = asyncio.get_running_loop().time()
-    for _ in range(2):
-        await office.fields()
-    assert 0.4 <= asyncio.get_running_loop().time() - begun < 60

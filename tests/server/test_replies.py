@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import time
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import median
+from types import SimpleNamespace
 from typing import Any, Self, cast
 
 import pytest
@@ -26,8 +28,9 @@ from sidecar.core.fleet.view import Listing, View
 from sidecar.core.types import US_PER_S, Entry, State
 from sidecar.net import web
 from sidecar.server import replies
-from sidecar.server.fleet_api import SENT_AT_ONCE, FleetApi
+from sidecar.server.fleet_api import FleetApi
 from sidecar.server.ledger_api import get_events
+from sidecar.server.replies import SENT_AT_ONCE, SharedAnswer
 from sidecar.store.budget import FleetBudget
 
 CROWD = 2000
@@ -179,3 +182,47 @@ async def test_client_that_leaves_in_the_middle_is_no_failure(leaves: str) -> No
             assert (answer.status, answer.headers["content-length"]) == (200, "2")
             assert (await other.ask(get("/small"))).body == b"{}"
     assert (observed.failures, observed.words) == ([], [])
+
+
+# -- an answer for many -----------------------------------------------------------------------------------------
+
+
+async def _asked(shared: SharedAnswer) -> bytes:
+    observed = Observed()
+    async with serving({"/": {"GET": shared.get}}, observed) as listener, await RawConnection.to(listener) as wire:
+        answer = await wire.ask(get("/"))
+    assert (answer.status, observed.failures) == (203, [])
+    return answer.body
+
+
+async def test_requests_that_come_while_an_answer_is_made_share_the_next_one() -> None:
+    may_answer, made = asyncio.Event(), itertools.count(1)
+    has_begun = asyncio.Event()
+
+    async def make() -> tuple[int, list[bytes]]:
+        has_begun.set()
+        number = next(made)
+        await may_answer.wait()
+        return 203, [b"%d" % number]
+
+    shared = SharedAnswer(make)
+    asking = [asyncio.create_task(_asked(shared))]
+    await asyncio.wait_for(has_begun.wait(), 60)
+    asking += [asyncio.create_task(_asked(shared)) for _ in range(4)]
+    await eventually(lambda: shared.asked == len(asking), timeout_s=60, what="all have asked")
+    may_answer.set()
+    assert [await answer for answer in asking] == [b"1", *[b"2"] * 4]
+    assert await _asked(shared) == b"3", "an answer is never older than its request"
+
+
+async def test_shared_answers_take_a_part_of_the_time_and_the_next_one_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count(0.0, 0.1)  # an answer takes 0.1 s
+    monkeypatch.setattr(replies, "time", SimpleNamespace(thread_time=lambda: next(seconds)))
+
+    async def make() -> tuple[int, list[bytes]]:
+        return 203, [b"{}"]
+
+    shared, begun = SharedAnswer(make), asyncio.get_running_loop().time()
+    for _ in range(2):
+        await _asked(shared)
+    assert 0.4 <= asyncio.get_running_loop().time() - begun < 60

@@ -309,7 +309,7 @@ def test_text_has_the_window_with_the_most_frequent_kind_first(changes: dict[str
 @pytest.mark.parametrize(
     ("decisions", "age_s", "line"),
     [
-        ([], 600, "not have culled it in the last 10m"),
+        ([], 600.00049, "not have culled it in the last 10m"),
         (
             [("denied", "trial"), ("suspect", ""), ("denied", "trial"), ("denied", "window")],
             3600,
@@ -328,7 +328,8 @@ def test_shadow_says_what_enforcing_would_have_done(decisions: list[tuple[str, s
     memory.counts.update(decisions)
     assert f"enforce mode would {line}" in memory.why.text(3_072).splitlines()
     would = memory.why.value()["would"]
-    assert (would["for_s"], would["culls"]) == (age_s, decisions.count(("would_cull", "errors")))
+    assert (would["for_s"], would["culls"]) == (round(age_s, 3), decisions.count(("would_cull", "errors")))
+    assert would["since"] == round(UNIX - age_s, 3)
 
 
 @pytest.mark.parametrize(
