@@ -60,16 +60,11 @@ def ended(process: subprocess.Popen[str], timeout_s: float = 60) -> tuple[int, s
     return process.returncode, out, error
 
 
-def is_there(path: Path) -> None:
-    wait_for(path.exists, timeout_s=60, what=f"{path.name} was made")
-
-
-def runs(directory: Path, pid_file: str = "pid") -> int:
+def runs(directory: Path) -> int:
     """The process of a command that begins with ``echo $$ > pid``."""
-    wait_for(
-        lambda: (directory / pid_file).exists() and (directory / pid_file).read_text(), timeout_s=60, what="it runs"
-    )
-    return int((directory / pid_file).read_text())
+    pid_file = directory / "pid"
+    wait_for(lambda: pid_file.exists() and pid_file.read_text(), timeout_s=60, what="it runs")
+    return int(pid_file.read_text())
 
 
 def is_alive(pid: int) -> bool:
@@ -232,7 +227,7 @@ def test_other_signals_are_passed_on_and_end_nothing(start: Start, tmp_path: Pat
     process = start("", f"trap 'touch told' USR1; {HOLD}")
     runs(tmp_path)
     process.send_signal(signal.SIGUSR1)
-    is_there(tmp_path / "told")
+    wait_for((tmp_path / "told").exists, timeout_s=60, what="the command was told")
     assert process.poll() is None
 
 
