@@ -11,14 +11,13 @@ import re
 import threading
 import time
 import uuid
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler
-from socketserver import ThreadingMixIn, UnixStreamServer
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from deploy.nomad_job import JobFile, one, seconds
 from harness.apps import FailingApp
 from harness.http_request import request
+from harness.http_server import Asked, Said, http_server
 from harness.ports import free_port
 from harness.sidecar import Setting, Sidecar
 from harness.waiting import wait_for
@@ -45,13 +44,6 @@ _ORDER: Final = re.compile(
 )
 
 
-class _Server(ThreadingMixIn, UnixStreamServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Nothing: a client that waited long enough has closed its connection."""
-
-
 class TaskApi:
     """The task API of one task at ``api.sock`` in ``secrets``, while the context lasts.
 
@@ -68,35 +60,20 @@ class TaskApi:
         (secrets / "nomad_token").write_text(TOKEN)
 
     def __enter__(self) -> Self:
-        api = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status, text = api.answer(self.path, self.headers.get("X-Nomad-Token", ""), body)
-                kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def address_string(self) -> str:
-                return "task"
-
-            def log_message(self, *_: object) -> None:
-                """Nothing."""
-
-        self._server = _Server(str(self._path), Handler)
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self._serving = ExitStack()
+        self._serving.enter_context(http_server(self._answer, self._path))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._serving.close()
         self._path.unlink(missing_ok=True)
 
-    def answer(self, path: str, token: str, body: bytes) -> tuple[int, str]:
+    def _answer(self, asked: Asked) -> Said:
+        status, text = self._done(asked.path, asked.headers.get("X-Nomad-Token", ""), asked.body)
+        kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
+        return Said(status, text.encode(), {"Content-Type": kind})
+
+    def _done(self, path: str, token: str, body: bytes) -> tuple[int, str]:
         """Status and body, as Nomad's: errors are plain text."""
         refusal = self._refusal(path, token)
         if refusal is not None:

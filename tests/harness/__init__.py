@@ -6,6 +6,6 @@ A sidecar is started in one of three ways:
 - ``sidecar_thread``: a loop in a thread of the test, for what one or many answer to commands, apps and one another.
 - ``composition``: the loop of the test itself, for what stands inside.
 
-``child`` is any child process, and ``fork_server`` starts those of the sidecar without their imports. ``command`` runs a
-command beside a sidecar. A test waits with ``waiting``, or moves the clock of ``virtual_time`` or of ``redis_server``.
+``child`` is any child process, and ``fork_server`` starts those of the sidecar without their imports. ``command`` runs
+a command beside a sidecar. A test waits with ``waiting``, or moves the clock of ``virtual_time`` or ``redis_server``.
 """

@@ -1,11 +1,13 @@
-"""A small HTTP server on loopback, in threads of its own: a function answers each request."""
+"""A small HTTP server, in threads of its own, on loopback or on a unix socket: a function answers each request."""
 
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -29,9 +31,13 @@ class Said(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
+class _UnixServer(ThreadingMixIn, UnixStreamServer):
+    """What ``ThreadingHTTPServer`` is for TCP."""
+
+
 @contextmanager
-def http_server(answer: Callable[[Asked], Said], host: str = "127.0.0.1") -> Iterator[int]:
-    """The port at which ``answer`` is asked while the context lasts."""
+def http_server(answer: Callable[[Asked], Said], at: str | Path = "127.0.0.1") -> Iterator[int]:
+    """The port at which ``answer`` is asked while the context lasts; ``at``: the host, or the path of a unix socket."""
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
@@ -40,20 +46,22 @@ def http_server(answer: Callable[[Asked], Said], host: str = "127.0.0.1") -> Ite
             self.send_response(status)
             for name, value in {"Content-Length": str(len(content)), **headers}.items():
                 self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
+            with suppress(ConnectionError):  # a client that waited long enough has gone
+                self.end_headers()
+                self.wfile.write(content)
 
         do_GET = do_HEAD = do_POST = _answer  # noqa: N815 - the names are those of http.server
 
         def log_message(self, *_: object) -> None:
             """Nothing: a test looks at its own side."""
 
-    with ThreadingHTTPServer((host, 0), Handler) as server:
+    is_path = isinstance(at, Path)
+    with _UnixServer(str(at), Handler) if is_path else ThreadingHTTPServer((str(at), 0), Handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:
-            yield server.server_address[1]
+            yield 0 if is_path else server.socket.getsockname()[1]
         finally:
             server.shutdown()
             thread.join()
