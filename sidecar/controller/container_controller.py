@@ -23,7 +23,8 @@ from sidecar.core.claims import REVIVED, RandomIdentity, request_id
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life import transitions
 from sidecar.core.life.assessment import Assessment
-from sidecar.core.life.container import Container, Record, Snapshot, is_drained
+from sidecar.core.life.container import Container, Record, Snapshot
+from sidecar.core.life.culling import is_drained
 from sidecar.core.life.events import (
     Answered,
     AppRestarted,

@@ -18,9 +18,6 @@ from sidecar.core.types import Evidence, Latch, Policy, State, Verdict
 
 UNNAMED: Final = "-"
 
-DRAIN_MIN_S: Final = 3.0
-"""A drain may end early from then on: HAProxy asks every 2 s, and needs to connect."""
-
 
 class Container(NamedTuple):
     """The state of one incarnation of the app; instants are monotonic seconds of one clock."""
@@ -38,7 +35,7 @@ class Container(NamedTuple):
 
     # when the state ends, or the next request is made: see ``due``
     grace_ends: float = 0.0
-    ask_at: float | None = None  # when a token or a lease is asked for; None: not before something else happens
+    ask_at: float | None = None  # when a token or a lease is asked for; None: no request is planned
     drain_ends: float = 0.0
     lease_ends: float | None = None  # of a retired container; None after a cull
     respite_until: float = -inf  # when the next retirement may be due
@@ -194,16 +191,6 @@ def enter(container: Container, state: State, now: float) -> Container:
     cause = container.cause if state in _OUT_OF_BALANCE else ""
     container = container._replace(state=state, since=now, cause=cause, is_announced=False)
     return container._replace(ask_at=None, unclear=None, unknowns=0, refused=())
-
-
-def is_drained(container: Container, idle_at: float | None) -> bool:
-    """Whether a drain may end early: the app was idle after every balancer had noticed the drain.
-
-    An app that is idle earlier may be between two requests.
-    """
-    if container.state is not State.DRAINING or idle_at is None:
-        return False
-    return idle_at >= container.since + DRAIN_MIN_S
 
 
 class Step(NamedTuple):

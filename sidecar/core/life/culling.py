@@ -15,7 +15,7 @@ from typing import Final
 from sidecar.core.claims import MANUAL, Answer, Claim, Denied, Granted, Presence
 from sidecar.core.explain import reasons
 from sidecar.core.life import request
-from sidecar.core.life.container import Container, Step, enter, is_drained
+from sidecar.core.life.container import Container, Step, enter
 from sidecar.core.life.events import (
     Answered,
     BeatAnswered,
@@ -38,6 +38,9 @@ from sidecar.core.life.events import (
     WouldCull,
 )
 from sidecar.core.types import Latch, Policy, State
+
+DRAIN_MIN_S: Final = 3.0
+"""A drain may end early from then on: HAProxy asks every 2 s, and needs to connect."""
 
 HONOUR_S: Final = 300.0
 HONOUR_DRAINS: Final = 3
@@ -202,6 +205,16 @@ def drain(container: Container, trigger: Judged, now: float, _policy: Policy) ->
     if now < container.drain_ends and not is_drained(container, trigger.idle_at):
         return Step(container)
     return Step(enter(container, State.DOWN, now), events=(WentDown(was=container.state, state=State.DOWN),))
+
+
+def is_drained(container: Container, idle_at: float | None) -> bool:
+    """Whether a drain may end early: the app was idle after every balancer had noticed the drain.
+
+    An app that is idle earlier may be between two requests.
+    """
+    if container.state is not State.DRAINING or idle_at is None:
+        return False
+    return idle_at >= container.since + DRAIN_MIN_S
 
 
 def honour_s(drain_s: float) -> float:
