@@ -18,7 +18,8 @@ from sidecar.config import addresses, syntax
 from sidecar.controller.beats import about
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.effects import EffectRunner
-from sidecar.controller.inbox import Inbox, IncarnationIds
+from sidecar.controller.inbox import Inbox
+from sidecar.controller.incarnation_ids import IncarnationIds
 from sidecar.controller.journal import Journal
 from sidecar.controller.ledger import Ledger
 from sidecar.controller.membership import Membership

@@ -16,7 +16,8 @@ from math import inf
 from typing import Final
 
 from sidecar.controller.effects import EffectRunner
-from sidecar.controller.inbox import IdStatus, Inbox, IncarnationIds, LatchWritten, Message, Reports, incarnation_id
+from sidecar.controller.inbox import Inbox, LatchWritten, Message, Reports
+from sidecar.controller.incarnation_ids import PORT, IdStatus, IncarnationIds, incarnation_id
 from sidecar.controller.runtime import Runtime
 from sidecar.core.app_reports import ErrorReport, Report
 from sidecar.core.claims import REVIVED, RandomIdentity, request_id
@@ -238,16 +239,17 @@ class Controller:
 
     def _is_current(self, name: str, now: float) -> bool:
         """Whether a report of this incarnation counts; the first report of a new incarnation begins its life."""
-        socket, status = self.ids.socket, self.ids.status(name)
+        status = self.ids.status(name)
         if status is IdStatus.NEW:
             if self._restarts >= RESTARTS_A_SECOND:
                 return False
             self._restarts += 1
             self.ids.begin(name)
             self._step(AppRestarted(name, identity=self._identity()), now)
-        elif self.ids.socket != socket:
-            # The next sidecar, too, has to tell this incarnation from the next: without its socket it could not.
-            self._guarded(self._carry_out, SaveMemory())
+        elif status is IdStatus.JOINS:
+            self.ids.join(name)
+            if name.startswith(PORT):  # the next sidecar, too, has to tell this incarnation from the next
+                self._guarded(self._carry_out, SaveMemory())
         return status is not IdStatus.ENDED
 
     def _word(self, what: str) -> str:

@@ -1,8 +1,4 @@
-"""What comes in to the controller: the queue of reports, replies, orders and signals; and which incarnation is meant.
-
-The app, its metrics page and its port name the same incarnation, each with an id of its own. An id is compared with ids
-of its own source only.
-"""
+"""What comes in to the controller: the queue of reports, replies, orders and signals."""
 
 from __future__ import annotations
 
@@ -10,10 +6,9 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from sidecar.core.app_reports import AppListening, ErrorReport, Report, Sample
+from sidecar.core.app_reports import Report
 from sidecar.core.life.events import Trigger
 
 INBOX_LIMIT: Final = 10_000
@@ -21,11 +16,6 @@ INBOX_LIMIT: Final = 10_000
 
 REPORTS_A_TURN: Final = 1_000
 """Reports that the controller takes, in about a millisecond, before it lets health answers go first."""
-
-ENDED_IDS: Final = 16
-PAGE: Final = "page:"
-PORT: Final = "port:"
-"""Prefixes of ids that come from a metrics page or a port, so that they are never taken for ids of the app."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,61 +83,3 @@ class Inbox:
 
 def _size(message: Message) -> int:
     return len(message.reports) if isinstance(message, Reports) else 1
-
-
-class IdStatus(Enum):
-    """Which incarnation an id belongs to."""
-
-    CURRENT = auto()
-    ENDED = auto()
-    NEW = auto()
-
-
-class IncarnationIds:
-    """The ids of the current incarnation by source, and the last ``ENDED_IDS`` that have ended."""
-
-    def __init__(self, first: str | None = None, *, socket: str = "") -> None:
-        self.current = {_source(first): first} if first else {}
-        if self.current and socket:
-            self.current.setdefault(PORT, f"{PORT}{socket}")
-        self.ended: deque[str] = deque(maxlen=ENDED_IDS)
-
-    def status(self, name: str) -> IdStatus:
-        """Which incarnation the id belongs to; the first id of a second source is one of the current incarnation."""
-        source = _source(name)
-        if self.current.get(source) == name:
-            return IdStatus.CURRENT
-        if name in self.ended:
-            return IdStatus.ENDED
-        if self.current and source not in self.current:
-            self.current[source] = name
-            return IdStatus.CURRENT
-        return IdStatus.NEW
-
-    @property
-    def socket(self) -> str:
-        """The socket of the current incarnation; empty if it is not known."""
-        return self.current.get(PORT, "").removeprefix(PORT)
-
-    @property
-    def is_recognisable(self) -> bool:
-        """Whether another sidecar can tell by the kernel's number of the socket whether the app was restarted."""
-        return self.socket.isdecimal()
-
-    def begin(self, name: str) -> None:
-        """Begin another incarnation, with its first id."""
-        self.ended.extend(self.current.values())
-        self.current = {_source(name): name}
-
-
-def incarnation_id(report: Report) -> str | None:
-    """The id of the incarnation that a report is about, if it has one."""
-    if isinstance(report, Sample):
-        return f"{PAGE}{report.app_start}" if report.app_start else None
-    if isinstance(report, AppListening):
-        return f"{PORT}{report.socket}"
-    return report.app_start if isinstance(report, ErrorReport) else None
-
-
-def _source(name: str) -> str:
-    return next((prefix for prefix in (PAGE, PORT) if name.startswith(prefix)), "")
