@@ -18,7 +18,7 @@ from prometheus_client import disable_created_metrics
 from sidecar.app.build import DISK_S, Sidecar, build, has_optional, metrics_of
 from sidecar.app.build_servers import listening
 from sidecar.app.run_lock import RunLock
-from sidecar.config import contradictions
+from sidecar.config import file_warnings
 from sidecar.core.life.events import StopRequested
 from sidecar.core.types import State
 from sidecar.net.listening import CannotListenError
@@ -174,7 +174,7 @@ def _works(sidecar: Sidecar) -> Iterator[Coroutine[None, None, None]]:
 
 async def _warn_of_files(config: Config) -> None:
     with suppress(RuntimeError):  # no thread can be started
-        for sentence in await in_thread(lambda: [*contradictions.warnings(config)]):
+        for sentence in await in_thread(lambda: [*file_warnings.warnings(config)]):
             logger.warning(sentence)
 
 

@@ -11,7 +11,7 @@ import click
 
 from sidecar.cli.options import VARIABLES, Command, flag_of, invocation, json_option, keep, tell, version_option
 from sidecar.cli.terminal import EXIT_CODES, EXIT_FAILED, complain
-from sidecar.config import contradictions, shown
+from sidecar.config import file_warnings, shown
 from sidecar.config.load import SettingsError, origins, values
 from sidecar.config.settings import PREFIX, Config, config_of
 from sidecar.config.shown import ADVANCED, FIRST, table
@@ -130,7 +130,7 @@ def check_config(ctx: click.Context, /, *, changed: bool, as_json: bool) -> int:
         click.echo(text)
     else:
         complain("every setting has its default")
-    for sentence in contradictions.warnings(config_of(effective)):
+    for sentence in file_warnings.warnings(config_of(effective)):
         complain(f"warning: {sentence}")
     return 0
 

@@ -1,16 +1,13 @@
-"""Settings that contradict one another, and their files: a line each that names them; the next value is taken."""
+"""Settings that contradict one another: a line each that names them; the next value is taken."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.certificates import Authority
-from sidecar.config import contradictions
 from sidecar.config.load import SettingsError, load
-from sidecar.config.settings import Config, setting_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,84 +171,3 @@ def test_token_has_its_length(tmp_path: Path, content: str, *, is_taken: bool) -
     (tmp_path / "token").write_text(content)
     problems = _problems(f"token_file={tmp_path}/token page_listen=127.0.0.1:9183")
     assert [problem.partition(":")[0] for problem in problems] == ["ARBITER_TOKEN_FILE"] * (not is_taken)
-
-
-# -- files -----------------------------------------------------------------------------------------------------------
-
-
-OTHER = 65_534
-NOBODYS: set[str] = {"tls_cert", "tls_client_ca"}
-"""Files that anybody may read."""
-
-
-def _config(**paths: str) -> Config:
-    slices = {
-        name: values._replace(**{key: path for key, path in paths.items() if key in values._fields})
-        for name, values in Config()._asdict().items()
-    }
-    return Config(**slices)
-
-
-def test_every_file_with_a_secret_is_looked_at() -> None:
-    names = {name for name in setting_names() if name.endswith(("_file", "_key", "_cert", "_ca"))}
-    named = {*contradictions.secrets(_config(**dict.fromkeys(names, "/f")))}
-    assert named == names - NOBODYS
-    assert contradictions.secrets(_config(redis_url="rediss://a?ssl_certfile=/c")) == {"redis_url": "/c"}, (
-        "it holds both"
-    )
-    assert contradictions.secrets(_config(redis_url="rediss://a?ssl_certfile=/c&ssl_keyfile=/k")) == {"redis_url": "/k"}
-    assert contradictions.secrets(Config()) == {}
-
-
-@pytest.mark.parametrize(
-    ("mode", "owner", "said"),
-    [
-        (0o600, OTHER, None),
-        (0o400, OTHER, None),
-        (0o700, OTHER, None),
-        (0o644, OTHER, "all users can read"),
-        (0o604, OTHER, "all users can read"),
-        (0o602, OTHER, "all users can change"),
-        (0o640, OTHER, "the users of group 0 can read"),
-        (0o620, OTHER, "the users of group 0 can change"),
-        (0o640, 0, None),
-        (0o440, 0, None),
-        (0o644, 0, "all users can read"),
-    ],
-)
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-def test_file_that_others_can_read_or_change_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, said: str | None
-) -> None:
-    """``owner`` 0: root, who gives the file to the group of the sidecar."""
-    path = tmp_path / "a token"
-    path.write_text("x")
-    path.chmod(mode)
-    os.chown(path, owner, 0)
-    monkeypatch.setattr(os, "geteuid", lambda: OTHER)
-    sentences = [*contradictions.warnings(_config(token_file=str(path)))]
-    if said is None:
-        assert sentences == []
-    else:
-        (sentence,) = sentences
-        assert sentence.startswith(f"ARBITER_TOKEN_FILE: {said} {path} (mode {mode:04o}): ")
-        assert sentence.endswith(f"type chmod 600 '{path}'")
-
-
-def test_missing_file_and_missing_directory_of_the_state_are_named(tmp_path: Path) -> None:
-    there, missing = tmp_path / "there", tmp_path / "missing"
-    there.mkdir()
-    assert [*contradictions.warnings(_config(token_file=str(there), state_dir=str(there)))] == []
-    assert [*contradictions.warnings(_config(token_file=str(missing), state_dir=str(missing)))] == [
-        f"ARBITER_STATE_DIR: {missing} is no directory: a cull would not survive the sidecar",
-        f"ARBITER_TOKEN_FILE: {missing} cannot be read: No such file or directory",
-    ]
-
-
-def test_directory_of_the_state_that_cannot_be_written_to_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)  # root may write everywhere
-    assert [*contradictions.warnings(_config(state_dir=str(tmp_path)))] == [
-        f"ARBITER_STATE_DIR: {tmp_path} cannot be written to by this user: a cull would not survive the sidecar"
-    ]

@@ -17,7 +17,7 @@ import click
 from sidecar.cli import local_api
 from sidecar.cli.doctor import Finding, fail, ok, page_names, warn
 from sidecar.cli.terminal import cause
-from sidecar.config import addresses, contradictions, redis_urls
+from sidecar.config import addresses, file_warnings, redis_urls
 from sidecar.config.addresses import Target, parse_target
 from sidecar.config.selectors import parse_selectors
 from sidecar.config.settings import AppConfig, Config, JudgingConfig
@@ -79,7 +79,7 @@ def of_limit(judging: JudgingConfig, usual: float, containers: int) -> Iterator[
 
 def of_files(config: Config, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Whether the files of the settings are there and closed, and whether Nomad's checks of this node are answered."""
-    problems = [*contradictions.warnings(config)]
+    problems = [*file_warnings.warnings(config)]
     yield from (warn("files", problem) for problem in problems)
     if not problems:
         yield ok("files", "those that the settings name are there, and no other user can read a secret")
