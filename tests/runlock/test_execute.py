@@ -112,6 +112,14 @@ def test_command_finds_its_slot_and_a_process_without_one_leaves_quietly(run: Ru
     assert capfd.readouterr() == ("2 of 3\n", "")
 
 
+def test_standby_that_is_not_needed_or_gives_up_leaves_quietly(run: Run, tmp_path: Path, capfd: Any) -> None:
+    with ConcurrencyLimit(tmp_path, name="exec"):
+        assert run("--standby --standby-for 2ms", "echo ran") == 0
+        with ConcurrencyLimit(tmp_path, name="exec-standby"):
+            assert run("--standby", "echo ran") == 0
+    assert capfd.readouterr() == ("", "")
+
+
 def test_command_starts_with_default_signals(run: Run, capfd: Any) -> None:
     run("", "grep -E 'SigBlk|SigIgn' /proc/self/status")
     assert capfd.readouterr().out == "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"
