@@ -25,13 +25,13 @@ class Exchange:
     __slots__ = ("_failed", "_finished", "_noted", "_status", "_token", "harmless", "has_left", "is_reported")
 
     def __init__(self) -> None:
-        self.is_reported = False
+        self.is_reported = False  # its failure, by a log line or by this exchange
         self.has_left = False  # the client has disconnected, which is no error
         self.harmless: BaseException | None = None  # this exception is no failure
-        self._noted: BaseException | None = None
-        self._status = 0
-        self._failed = False
-        self._finished = False
+        self._noted: BaseException | None = None  # the app turns this exception into an answer
+        self._status = 0  # 0: no answer yet
+        self._failed = False  # an exception has left the app
+        self._finished = False  # its result is reported
 
     def __enter__(self) -> Self:
         self._token = CURRENT.set(self)
