@@ -205,6 +205,14 @@ def test_wrong_arguments_are_refused_without_the_secrets_in_them(
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "timeout_s"), [({"ttl_s": 5.0}, 0.5), ({"ttl_s": 30.0}, 1.0), ({"timeout_s": 0.2}, 0.2)], ids=str
+)
+def test_answer_may_take_a_tenth_of_the_ttl_and_at_most_a_second(options: dict[str, Any], timeout_s: float) -> None:
+    connection = Leases(LOCAL, **options)._client.connection_pool.connection_kwargs
+    assert (connection["socket_timeout"], connection["socket_connect_timeout"]) == (timeout_s, timeout_s)
+
+
 # -- expiry ---------------------------------------------------------------------------------------------------------
 
 
