@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from sidecar.core.measure.noise import least_limit, most_errors, quantile
@@ -125,7 +126,7 @@ class LimitFindings(NamedTuple):
 
 
 def judge(counts: ErrorCounts) -> LimitFindings:
-    """Find the limit to set, and how often it and others would have been reached. Raises PastError without a window."""
+    """Find the limit to set, and how often it and others would have been reached."""
     usual = usual_errors(counts)
     first, last = counts.span
     at_a_time = max(1, round(usual.of * PARTS / (last - first + PARTS)))
@@ -136,7 +137,7 @@ def judge(counts: ErrorCounts) -> LimitFindings:
 
 
 def usual_errors(counts: ErrorCounts) -> UsualErrors:
-    """The errors in a window but in those with more errors than chance gives: these were sick. Raises PastError."""
+    """The errors in a window but in those with more errors than chance gives: these were sick."""
     windows = Counter[int]()
     for container in counts.containers.values():
         errors = Counter[int]()
@@ -146,20 +147,15 @@ def usual_errors(counts: ErrorCounts) -> UsualErrors:
         windows[0] += max(0, container.last // PARTS - container.first // PARTS + 1 - len(errors))
     too_many = quantile(max(1.0, _median(windows)))
     usual = {errors: number for errors, number in windows.items() if number and errors < too_many}
-    if not (number := sum(usual.values())):
-        raise PastError(f"{counts.source}: has no window in which all was well")
-    total = sum(errors * number for errors, number in usual.items())
+    number, total = sum(usual.values()), sum(errors * number for errors, number in usual.items())
     return UsualErrors(most_errors(total) / number, max(usual), number, windows.total())
 
 
 def _median(numbers: Counter[int]) -> float:
     """The median of values that are each there a number of times."""
-    half, below = numbers.total() / 2, 0
-    for value in sorted(numbers):
-        below += numbers[value]
-        if below >= half:
-            return value
-    return 0.0
+    values = sorted(numbers)
+    below = accumulate(numbers[value] for value in values)
+    return next(value for value, number in zip(values, below, strict=True) if number >= numbers.total() / 2)
 
 
 def _reaches(counts: ErrorCounts, limit: int) -> list[Reach]:

@@ -58,7 +58,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] in _MODULES:
+        if args[0] in _MODULES or ctx.resilient_parsing:  # as for a completion
             return super().resolve_command(ctx, args)
         # The message does not repeat the word: it may be a password in the wrong place.
         similar = difflib.get_close_matches(args[0], _MODULES, n=1)

@@ -259,6 +259,9 @@ def test_bad_answer_is_a_sentence_with_the_file(tmp_path: Path, text: bytes, sen
 
 
 def test_answer_is_refused_before_it_fills_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past, "MOST_SERIES", 1)
+    with pytest.raises(PastError, match=r"0\.json: more than 1 series"):
+        read_saved(tmp_path, answer(errors("a", 1), errors("b", 1)))
     monkeypatch.setattr(past, "LARGEST_ANSWER", 1 << 20)
     bomb = gzip.compress(b" " * ((1 << 20) + 1))
     with pytest.raises(PastError, match=r"0\.json: the answer has more than 1 MiB: take fewer series"):
@@ -341,6 +344,12 @@ def test_command_asks_for_the_last_day(server: Server) -> None:
     server.answers = [(200, matrix)] * 99
     assert application.run(["backtest", "--prometheus", server.url, "--errors", "errors_total"], {}) == 0
     assert time.time() - float(server.asked[0][1]["start"]) == pytest.approx(86_400, abs=60)
+
+
+def test_command_reads_saved_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.json").write_bytes(answer(errors("a", *[1] * 99)))
+    assert application.run(["backtest", "--prometheus", str(tmp_path / "a.json")], {}) == 0
+    assert "a.json: 1 containers, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

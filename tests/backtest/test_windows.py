@@ -9,6 +9,7 @@ import pytest
 
 from sidecar.backtest import windows
 from sidecar.backtest.windows import ErrorCounts, LimitFindings, PastError, judge, usual_errors
+from sidecar.core.measure.noise import quantile
 
 BEGIN = 1_700_000_040
 """The beginning of a window of 60 s."""
@@ -95,8 +96,9 @@ def test_short_record_without_errors_does_not_mean_that_there_are_none() -> None
     [
         ({"a": [(at, 10) for at in range(0, 600, 10)], "b": [], "c": []}, QUIET_S, (170, 180, 0)),
         ({"a": [(60, 20), (120, 20)]}, 180, (3, 3, 20)),
+        ({"a": [(60, quantile(1.0))], "b": [(60, quantile(1.0) - 1)]}, QUIET_S, (119, 120, quantile(1.0) - 1)),
     ],
-    ids=["an incident is not", "what most windows have is"],
+    ids=["an incident is not", "what most windows have is", "the least that is not"],
 )
 def test_windows_with_more_errors_than_chance_gives_are_not_usual(
     rows: Mapping[str, Sequence[tuple[float, int]]], for_s: float, usual: tuple[int, int, int]

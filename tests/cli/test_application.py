@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,6 +156,8 @@ def test_check_config_shows_only_what_differs_from_the_defaults(capsys: pytest.C
         "ARBITER_DRAIN=30s  # from flag",
     ]
     assert (done.code, sorted(done.out.splitlines())) == (0, sorted(expected))
+    none = Done(capsys, "check-config", "--changed")
+    assert (none.code, none.out, none.err) == (0, "", "health-arbiter: every setting has its default\n")
     assert json.loads(Done(capsys, "check-config", "--changed", "--json", **environ).out).keys() == {
         "ARBITER_REDIS_URL",
         "ARBITER_BUDGET",
@@ -215,6 +219,28 @@ def test_order_needs_an_author_whom_others_can_ask(
         assert not author or options.person() == author
         done = Done(capsys, *order.split(), ARBITER_LOCAL_LISTEN="127.0.0.1:1")
         assert (done.code, "--author: is missing" in done.err) == (69 if author else 2, not author)
+
+
+def test_what_cannot_be_printed_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.suppress(OSError), Path("/dev/full").open("w") as full, contextlib.redirect_stdout(full):
+        assert application.run(["check-config"], {}) == 1
+    assert capsys.readouterr().err == "health-arbiter: failed: no space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "completions"),
+    [("health-arbiter ex", ["exec"]), ("health-arbiter hold --rea", ["--reason"]), ("health-arbiter no x", [])],
+)
+def test_shell_is_told_how_a_word_may_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, typed: str, completions: list[str]
+) -> None:
+    monkeypatch.setenv("_HEALTH_ARBITER_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    with pytest.raises(SystemExit):
+        main(typed.split()[1:])
+    out, err = capsys.readouterr()
+    assert (out.split(), err) == ([f"plain,{word}" for word in completions], "")
 
 
 # -- help -------------------------------------------------------------------------------------------------------

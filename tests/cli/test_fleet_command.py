@@ -54,7 +54,7 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         trials=(
             CauseTrial("mysql", 2, 1, since=NOW - 250),
             CauseTrial("redis", 1, 0, 545.0, 2),
-            CauseTrial("http", 1, 0, 30.0, 1),
+            CauseTrial("http", 1, 0, 1.0, 1),
         ),
         median_errors=2,
         median_ratio=0.0042,
@@ -77,7 +77,7 @@ def test_fleet_in_trouble_is_shown_with_all_of_it() -> None:
         "culls   5 helped, 2 did not help, 1 unclear",
         "trial   mysql: 1 of at most 2 culls without an outcome, its episode began 4m 10s ago",
         "paused  no culls for redis for 9m 5s: the last 2 culls did not help",
-        "paused  no culls for http for 30s: the last cull did not help",
+        "paused  no culls for http for 1s: the last cull did not help",
         "median  2 errors of a container in the window, 0.42 % of its requests",
         "memory  Redis lost its record of earlier culls 1 time: no cull in the window of the budget after one",
         "hold    the service by alice, 1h left: migration",

@@ -84,14 +84,16 @@ def test_setting_that_cannot_be_used_is_named(environ: dict[str, str], complaint
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Says what it was asked; on ``/page`` it is somebody else, ``/fleet`` it does not know."""
+    """Says what it was asked; on ``/page`` it is somebody else, and it does not know ``/fleet`` with a query."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        answer: Any = {"path": self.path, "body": json.loads(body), "host": self.headers["Host"]}
+        answer: Any = {"path": self.path, "body": json.loads(body or b"null"), "host": self.headers["Host"]}
         if "Authorization" in self.headers:
             answer["brought"] = self.headers["Authorization"]
-        if self.path.startswith("/fleet"):
+        if self.path == "/revive":
+            answer = {"outcome": "pending", "instance": "a", "sentence": "it is not decided yet"}
+        if self.path.startswith("/fleet?"):
             answer = {"error": f"path: {self.path!r} is not served here"}
         content = b"<html>" if self.path == "/page" else b"[]" if self.path == "/list" else json.dumps(answer).encode()
         self.send_response(202)
@@ -201,6 +203,25 @@ def test_another_server_is_no_sidecar(port: int, path: str, complaint: str) -> N
     with pytest.raises(NoSidecarError) as error:
         ask(found(local_listen=address), "POST", path, 1)
     assert str(error.value).startswith(f"{address} (ARBITER_LOCAL_LISTEN){complaint}")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("fleet", 1, "None: nothing is known of the fleet"),
+        ("why", 1, "None: the state of the container is not known"),
+        ("watch", 2, "None"),
+        ("cull --yes --author ann", 1, "None: nothing was ordered"),
+        ("revive --author ann", 1, "health-arbiter why shows the result"),
+    ],
+)
+def test_answer_without_what_was_asked_for_is_a_failure(
+    port: int, capsys: pytest.CaptureFixture[str], words: str, code: int, said: str
+) -> None:
+    assert application.run(words.split(), {"ARBITER_LOCAL_LISTEN": f"127.0.0.1:{port}"}) == code
+    out, err = capsys.readouterr()
+    assert err == f"health-arbiter: {said}\n"
+    assert out == ("pending: instance a: it is not decided yet\n" if words.startswith("revive") else "")
 
 
 # -- a sidecar elsewhere ----------------------------------------------------------------------------------------

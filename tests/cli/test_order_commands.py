@@ -83,6 +83,7 @@ def test_without_redis_a_hold_is_of_this_container_alone(shared: SidecarThread, 
     assert "hold    the service by alice, 1h left: migration (known to this sidecar only)" in shown.out.splitlines()
     assert re.fullmatch(rf"{re.escape(away)}: this is what the sidecar heard last, \d+s ago\n", shown.err)
     assert shown.out.startswith("app: 1 alive, ")
+    assert command(shared, *HOLD, "--instance", "a").err.count("\n") == 1, "the fleet cannot be asked for its name"
     assert command(shared, *HOLD, "--instance", "b") == (1, "", f"{away}: whether instance b is held is not known\n")
     assert command(shared, "release") == (
         1,
@@ -233,6 +234,9 @@ def test_answer_of_the_operator_decides(start_thread: StartThread) -> None:
         assert (done.code, done.err.lstrip("\n")) == (1, said), typed
         assert "Cull app/a now? [y/N]: " in done.out
         assert sidecar.verdict()["state"] == "up"
+    anonymous = {"LOGNAME": "root", "SUDO_USER": ""}
+    asked = command(sidecar, "release", typed="ann\n", **anonymous)
+    assert (asked.code, "Author of the order, so that others can ask: " in asked.err) == (0, True)
     assert command(sidecar, "cull", *ALICE, typed="y\n").code == 0
     wait_for(lambda: sidecar.verdict()["state"] == "down", timeout_s=60, what="it is culled")
 
@@ -249,6 +253,7 @@ def test_redis_away_is_a_no_that_says_so(pair: list[SidecarThread], redis_server
     assert "nothing is known of n01 here; ask the sidecar beside it" in other.err
     assert command(sidecar, "why").code == 0
     assert command(sidecar, "events").code == 1
+    assert "warn sidecar: it answers, but the store does not answer it: Redis" in command(sidecar, "doctor").out
 
 
 def test_shadow_mode_would_cull(start_thread: StartThread) -> None:

@@ -73,6 +73,15 @@ def test_head_says_of_which_part_of_a_service_it_tells(mode: str, percent: int, 
     assert shown[1] == line
 
 
+@pytest.mark.parametrize(
+    ("seconds", "period"),
+    [(86_400.0, "1 day"), (172_800.0, "2 days"), (129_600.0, "36 hours"), (3_600.0, "1 hour"), (90.0, "1m 30s")],
+)
+def test_title_has_the_time_in_whole_units(seconds: float, period: str) -> None:
+    shown = text(report_of([], UNTIL_S - seconds, UNTIL_S, service="web"))
+    assert shown.startswith(f"web: {period} until ")
+
+
 def test_culls_that_are_not_judged_yet_are_counted() -> None:
     entries = [Entry("culled", SINCE_S + number, f"web-{number}", "redis") for number in range(3)]
     shown = text(report_of([*entries, Entry("helped", SINCE_S + 9, "", "redis")], SINCE_S, UNTIL_S))

@@ -188,6 +188,8 @@ def test_job_file_is_looked_at_too(start_thread: StartThread, run_dir: Path) -> 
     assert any("it has to ask /health/nomad" in each["sentence"] for each in json.loads(bad.out)["findings"])
     assert "no_sidecar" in levels(command(_alone(run_dir, ""), "doctor", "--job", str(JOB)))
     assert command(_alone(run_dir, ""), "doctor", "--job", str(JOB)).code == 0, "none is needed for a job"
+    scraped = command(sidecar, "doctor", "--scrape", f"http://127.0.0.1:{free_port()}/metrics")
+    assert (scraped.code, "FAIL scrape: the metrics page cannot be read: connection" in scraped.out) == (1, True)
     none = command(sidecar, "doctor", "--job", str(run_dir / "none"))
     assert none == (2, "", f"health-arbiter: --job: {run_dir / 'none'} cannot be read: no such file or directory\n")
 

@@ -178,8 +178,9 @@ def test_trap_is_found_and_says_what_to_do(changes: Changes, said: str, tmp_path
         },
         {**RESTARTS, **NO_CHECK, **IDENTITY},
         {**env(ACTION="command", ACTION_COMMAND="/only/there"), **NO_CHECK},
+        env(PUBLIC_LISTEN="0.0.0.0:${NOMAD_PORT_elsewhere}"),
     ],
-    ids=["allowed", "page", "socket", "unknown", "file", "TLS", "host", "task API", "program of another machine"],
+    ids=["allowed", "page", "socket", "unknown", "file", "TLS", "host", "task API", "program", "unknown port"],
 )
 def test_what_nomad_fills_in_is_no_finding(changes: Changes, tmp_path: Path) -> None:
     assert [found for found in found_in(tmp_path, job(changes)) if not found.startswith("ok")] == []

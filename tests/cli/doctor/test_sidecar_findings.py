@@ -18,7 +18,7 @@ import pytest
 from harness.ports import free_port
 from sidecar.cli.doctor import Finding, fail, ok, sidecar_findings, warn
 from sidecar.config.load import load
-from sidecar.config.settings import AppConfig, Config, JudgingConfig
+from sidecar.config.settings import AppConfig, Config, JudgingConfig, TlsConfig
 
 if TYPE_CHECKING:
     from sidecar.cli.doctor import Finding
@@ -114,6 +114,11 @@ def test_public_listener_is_asked_whether_the_checks_go_on(host: str, answer: by
         (found,) = sidecar_findings.of_public_listener(settings)
     assert (found.what, found.level) == ("public", level)
     assert said in found.sentence
+
+
+def test_public_listener_with_tls_is_not_asked() -> None:
+    tls = TlsConfig(tls_cert="/c", tls_listeners="page,public")
+    assert [*sidecar_findings.of_public_listener(Config()._replace(tls=tls))] == []
 
 
 PAGE = (Path(__file__).parent / "pages" / "micrometer.txt").read_bytes()
