@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sidecar.config import syntax
@@ -41,59 +42,40 @@ _AGREES: Final = {
 """Presence in the fleet -> the states, as told by the own sidecar, that agree with it."""
 
 
+@dataclass(eq=False)
 class FleetApi:
-    """Shows the fleet of ``budget``, whose settings are ``rules``.
+    """Shows the fleet, and what this sidecar knows beside it."""
 
-    ``identity`` (with ``instance``, ``mode`` and ``store``) is shown beside it, and ``own``: what only this sidecar
-    knows of its container. ``fleet``: the fleet as of the last beat, however old; ``fleet_age_s``: the seconds since
-    then. ``local_entries(since)``: the entries of the ledger that this sidecar has kept. ``alone``: what it means that
-    there is no shared store, or empty. ``wall``: Unix time.
-    """
+    budget: FleetBudget
+    rules: BudgetConfig  # the settings of the budget
+    identity: Mapping[str, str]  # has ``instance``, ``mode`` and ``store``
+    own: Callable[[], About]  # what only this sidecar knows of its container
+    fleet: Callable[[], Fleet | None]  # as of the last beat, however old
+    fleet_age_s: Callable[[], float]  # seconds since then
+    local_entries: Callable[[float], Sequence[Entry]]  # of the ledger since a Unix second, those kept here
+    limit_s: float  # how long an answer waits for the store
+    wall: Callable[[], float]  # Unix time
+    alone: str = ""  # what it means that there is no shared store; empty if there is one
+    runbook_url: str = ""
 
-    def __init__(
-        self,
-        budget: FleetBudget,
-        rules: BudgetConfig,
-        *,
-        identity: Mapping[str, str],
-        own: Callable[[], About],
-        fleet: Callable[[], Fleet | None],
-        fleet_age_s: Callable[[], float],
-        local_entries: Callable[[float], Sequence[Entry]],
-        limit_s: float,
-        wall: Callable[[], float],
-        alone: str = "",
-        runbook_url: str = "",
-    ) -> None:
-        self._budget = budget
-        self._rules = rules
-        self._identity = identity
-        self._own = own
-        self._fleet = fleet
-        self._fleet_age_s = fleet_age_s
-        self._local_entries = local_entries
-        self._limit_s = limit_s
-        self._wall = wall
-        self._alone = alone
-        self._runbook_url = runbook_url
-        self.shared = SharedAnswer(self._make)
-        self.get = self.shared.get
+    def __post_init__(self) -> None:
+        self.get = SharedAnswer(self._make).get
 
     async def _make(self) -> tuple[int, list[bytes]]:
         """The fleet member by member; without an answer of the store the last known summary, and a 502 or 504."""
-        answer = await within(self._limit_s, self._budget.member_list())
-        fields = await self._document(answer, self._wall())
+        answer = await within(self.limit_s, self.budget.member_list())
+        fields = await self._document(answer, self.wall())
         return replies.status_of(answer), await replies.dump(fields)
 
     async def _document(self, answer: MemberList | Unknown, now: float) -> dict[str, Any]:
         """The fields; without an answer of the store those of the last beat, and of the members only this one."""
         listed, unknown = (None, answer) if isinstance(answer, Unknown) else (answer, None)
-        fleet = listed.fleet if listed else self._fleet()
-        age_s = 0.0 if listed else self._fleet_age_s()
-        own, local = self._own(), self._budget.local_holds.in_force
+        fleet = listed.fleet if listed else self.fleet()
+        age_s = 0.0 if listed else self.fleet_age_s()
+        own, local = self.own(), self.budget.local_holds.in_force
         holds = listed.holds if listed else filter(None, [fleet.hold if fleet else None])
         shared = [hold for hold in holds if hold != local]
-        members = _with_own(listed.members if listed else (), self._identity["instance"], own)
+        members = _with_own(listed.members if listed else (), self.identity["instance"], own)
         rows, common, tokens = await self._rows(members, now), of_members(members), self._tokens(listed, fleet, now)
         situation = Situation(
             fleet,
@@ -102,19 +84,19 @@ class FleetApi:
             tokens,
             unknown,
             away_since=now - age_s if fleet else None,
-            alone=self._alone,
-            is_shadow=self._identity["mode"] == SHADOW,
+            alone=self.alone,
+            is_shadow=self.identity["mode"] == SHADOW,
             now=now,
-            store=self._identity["store"],
+            store=self.identity["store"],
             common=common,
         )
         lists = members_json(members, listed.departed if listed else ())
         return {
-            **self._identity,
+            **self.identity,
             "at": round(now, 3),
-            "banner": banner(situation).as_json(self._runbook_url),
+            "banner": banner(situation).as_json(self.runbook_url),
             **tokens,
-            "beat_interval": self._rules.beat_interval,
+            "beat_interval": self.rules.beat_interval,
             "fleet": fleet_json(fleet) if fleet else None,
             **({} if listed else {"fleet_age_s": round(age_s, 3) if fleet else None}),
             "settings": list(listed.settings) if listed else [],
@@ -128,7 +110,7 @@ class FleetApi:
         }
 
     async def _rows(self, members: Sequence[Member], now: float) -> list[ContainerRow]:
-        rows, silent_s = list[ContainerRow](), SILENT_BEATS * self._rules.beat_interval
+        rows, silent_s = list[ContainerRow](), SILENT_BEATS * self.rules.beat_interval
         for at in range(0, len(members), BLOCK):
             rows += [_row(member, now, silent_s) for member in members[at : at + BLOCK]]
             await asyncio.sleep(0)  # health answers go between the blocks
@@ -136,7 +118,7 @@ class FleetApi:
 
     def _tokens(self, listed: MemberList | None, fleet: Fleet | None, now: float) -> dict[str, Any]:
         """The budget; ``grants``: Unix seconds at which the tokens in use were taken, as far as they are known."""
-        rules, grants = self._rules, listed.grants if listed else ()
+        rules, grants = self.rules, listed.grants if listed else ()
         share = Share(*syntax.parse_share(rules.budget))
         used: int | None = None
         capacity = None if share.is_part else share.amount
@@ -144,8 +126,8 @@ class FleetApi:
             used, capacity = listed.used, share.at_most(listed.fleet.alive + listed.fleet.down)
         elif fleet is not None and fleet.capacity:
             used, capacity = fleet.used, fleet.capacity
-        elif self._alone:
-            entries = self._local_entries(now - rules.budget_window)
+        elif self.alone:
+            entries = self.local_entries(now - rules.budget_window)
             grants = tuple(entry.at for entry in entries if entry.what == "granted")
             used, capacity = len(grants), share.at_most(1)
         return {
