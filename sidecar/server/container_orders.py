@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -50,20 +50,16 @@ PENDING: Final = OrderOutcome("pending", "there is no answer yet: GET /why shows
 STOPPING: Final = OrderOutcome("stopping", "the sidecar is stopping", HTTPStatus.CONFLICT)
 
 
+@dataclass(eq=False)
 class ContainerOrders:
-    """Passes orders for ``instance`` to ``put``; ``notice`` must observe every step of the controller.
+    """Passes orders to the controller; ``notice`` must observe each of its steps."""
 
-    ``log`` takes a sentence for each order.
-    """
-
-    def __init__(
-        self, put: Callable[[Ordered], None], *, instance: str, limit_s: float, log: Callable[[str], None]
-    ) -> None:
-        self._put = put
-        self._instance = instance
-        self._limit_s = limit_s
-        self._log = log
-        self._waiting: list[_Waiting] = []
+    put: Callable[[Ordered], None]
+    _: KW_ONLY
+    instance: str
+    limit_s: float  # how long a response waits for the outcome
+    log: Callable[[str], None]  # takes a sentence for each order
+    _waiting: list[_Waiting] = field(default_factory=list, init=False)
 
     def routes(self) -> web.Routes:
         """Routes of the local listener."""
@@ -87,14 +83,14 @@ class ContainerOrders:
     async def _carry_out(self, request: web.BaseRequest, kind: type[Ordered], does: str) -> web.Response:
         order = read_cull_or_revive(await web.read_body(request))
         author, reason = order.author, f"{order.reason} ({request_check.origin(request)})"
-        self._log(f"{author} {does} instance {self._instance}: {reason}")
+        self.log(f"{author} {does} instance {self.instance}: {reason}")
         outcome = await self._outcome(kind(author, reason))
         fields: dict[str, Any] = {
             "outcome": outcome.word,
             "reason": outcome.reason,
             "sentence": outcome.sentence,
             "retry_after_s": outcome.retry_after_s,
-            "instance": self._instance,
+            "instance": self.instance,
             "order": {"author": author, "reason": reason},
         }
         return web.json_response(fields, outcome.status)
@@ -103,8 +99,8 @@ class ContainerOrders:
         waiting = _Waiting(order, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         try:
-            self._put(order)
-            async with asyncio.timeout(self._limit_s):
+            self.put(order)
+            async with asyncio.timeout(self.limit_s):
                 return await waiting.outcome
         except TimeoutError:
             return PENDING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -25,29 +26,17 @@ NO_BODY: Final = (
 """Without this error a client that puts the scope into a body would release the whole service."""
 
 
+@dataclass(eq=False)
 class HoldOrders:
-    """``/hold``: sets and ends holds by ``budget``.
+    """Sets and ends holds."""
 
-    For each order ``log`` takes a sentence and ``record`` a ledger entry. An answer waits for the shared store, at most
-    ``limit_s``. ``wall`` is Unix time.
-    """
-
-    def __init__(
-        self,
-        budget: FleetBudget,
-        *,
-        instance: str,
-        limit_s: float,
-        wall: Callable[[], float],
-        log: Callable[[str], None],
-        record: Callable[[Entry], None],
-    ) -> None:
-        self._budget = budget
-        self._instance = instance
-        self._limit_s = limit_s
-        self._wall = wall
-        self._log = log
-        self._record = record
+    budget: FleetBudget
+    _: KW_ONLY
+    instance: str
+    limit_s: float  # how long an answer waits for the shared store
+    wall: Callable[[], float]  # Unix time
+    log: Callable[[str], None]  # takes a sentence for each order
+    record: Callable[[Entry], None]  # takes its entry of the ledger
 
     def routes(self) -> web.Routes:
         """Routes of the local listener."""
@@ -55,9 +44,9 @@ class HoldOrders:
 
     async def post_hold(self, request: web.BaseRequest) -> web.Response:
         """Set a hold; 200 also if it holds for this sidecar only."""
-        order = read_hold(await web.read_body(request), self._instance)
-        answer = await within(self._limit_s, self._budget.hold(*order))
-        hold = self._budget.local_holds.of(order.instance) if isinstance(answer, Unknown) else answer
+        order = read_hold(await web.read_body(request), self.instance)
+        answer = await within(self.limit_s, self.budget.hold(*order))
+        hold = self.budget.local_holds.of(order.instance) if isinstance(answer, Unknown) else answer
         if hold is None:
             return self._failed(answer, order.instance)
         entry = Entry(
@@ -65,7 +54,7 @@ class HoldOrders:
             instance=hold.instance,
             reason=hold.reason,
             author=hold.author,
-            seconds=max(0.0, hold.until - self._wall()),
+            seconds=max(0.0, hold.until - self.wall()),
             once=f"hold {hold.instance} {hold.until:.0f}",  # all sidecars see it, and the ledger has one entry
         )
         self._note(request, answer, reasons.hold(hold), entry)
@@ -75,10 +64,10 @@ class HoldOrders:
         """End a hold; 200 also if only this sidecar's own could be ended."""
         if await web.read_body(request):
             raise web.HttpError(HTTPStatus.BAD_REQUEST, "body", NO_BODY)
-        order = read_release(tuple(request.query.items()), self._instance)
-        instance, local = order.instance, self._budget.local_holds
+        order = read_release(tuple(request.query.items()), self.instance)
+        instance, local = order.instance, self.budget.local_holds
         was_held = local.of(instance) is not None
-        answer = await within(self._limit_s, self._budget.release(instance))
+        answer = await within(self.limit_s, self.budget.release(instance))
         if isinstance(answer, Unknown) and not local.covers(instance):
             return self._failed(answer, instance)
         whom = f"instance {instance}" if instance else "the service"
@@ -92,13 +81,13 @@ class HoldOrders:
         """Log and record an order, with its origin, and whether the store knows of it."""
         here_only = f", here only: {reasons.failure(answer.error)}" if isinstance(answer, Unknown) else ""
         how = f"{request_check.origin(request)}{here_only}"
-        self._log(f"{sentence} ({how})")
-        self._record(entry._replace(at=self._wall(), detail=f"ordered at {self._instance} {how}"))
+        self.log(f"{sentence} ({how})")
+        self.record(entry._replace(at=self.wall(), detail=f"ordered at {self.instance} {how}"))
 
     def _failed(self, answer: object, instance: str) -> web.Response:
         """The response to an order without any effect."""
         fields = replies.unknown_fields(answer)
         if fields["error"] == ALONE:
-            sentence = f"instance: there is no shared store, and this is {self._instance}, not {instance}"
+            sentence = f"instance: there is no shared store, and this is {self.instance}, not {instance}"
             raise web.HttpError(HTTPStatus.NOT_FOUND, "instance", sentence)
         return web.json_response(fields, replies.status_of(answer))
