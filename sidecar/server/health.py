@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from math import inf
 from typing import Final
 
@@ -43,30 +44,19 @@ READY: Final = PublicAnswer(200, b"ready\n")
 NOT_READY: Final = PublicAnswer(503, b"not ready\n")
 
 
+@dataclass(eq=False)
 class Health:
-    """The answers of the public listener, by path: ``polls`` about the container, ``probes`` about the sidecar.
+    """The answers of the public listener, by path: ``polls`` about the container, ``probes`` about the sidecar."""
 
-    ``stale_after_s``: without a check for this long the controller counts as stuck. ``on_poll(path, status)`` gets
-    every poll. ``explanation(limit)`` is the body of a "down" in at most ``limit`` bytes. ``clock`` is the clock of the
-    snapshot's times.
-    """
+    snapshot: Callable[[], Snapshot]
+    _: KW_ONLY
+    stale_after_s: float  # without a check for this long the controller counts as stuck
+    on_poll: Callable[[str, int], None]  # takes path and status of every poll
+    on_failure: Callable[[Exception], None]
+    explanation: Callable[[int], str]  # the body of a "down" in at most so many bytes
+    clock: Callable[[], float] = time.monotonic  # that of the snapshot's times
 
-    def __init__(
-        self,
-        snapshot: Callable[[], Snapshot],
-        *,
-        stale_after_s: float,
-        on_poll: Callable[[str, int], None],
-        on_failure: Callable[[Exception], None],
-        explanation: Callable[[int], str],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.snapshot = snapshot
-        self.on_poll = on_poll
-        self.on_failure = on_failure
-        self.clock = clock
-        self._stale_after_s = stale_after_s
-        self._explanation = explanation
+    def __post_init__(self) -> None:
         restart = _Poll(self, "/health/nomad", lambda container: container.nomad_up)
         self.polls: dict[str, Callable[[], PublicAnswer]] = {
             "/health": _Poll(self, "/health", lambda container: container.haproxy_up),
@@ -79,7 +69,7 @@ class Health:
     def body_of_down(self, container: Container) -> bytes:
         """The whole explanation; if that fails, a short one from the container's state alone."""
         try:
-            text = self._explanation(BODY_LIMIT)
+            text = self.explanation(BODY_LIMIT)
         except Exception as error:  # noqa: BLE001 - no failure to explain it may put a culled container back
             self.on_failure(error)
             text = f"{container.state}: {printable_ascii(why_down(container))[:REASON_LIMIT]}\n"
@@ -87,7 +77,7 @@ class Health:
 
     def _livez(self) -> PublicAnswer:
         checked_at = self.snapshot().checked_at
-        return STALE if checked_at is None or self.clock() - checked_at > self._stale_after_s else ALIVE
+        return STALE if checked_at is None or self.clock() - checked_at > self.stale_after_s else ALIVE
 
     def _readyz(self) -> PublicAnswer:
         current = self.snapshot()
