@@ -156,39 +156,36 @@ def _listening(port: int) -> socket.socket:
 
 
 @pytest.mark.redis
-def test_culled_app_that_is_restarted_in_place_is_up_again(sidecar: StartSidecar, redis_server: RedisServer) -> None:
-    port = free_port()
-    with closing(_listening(port)):
-        one = sidecar("one", app_port=port, redis_url=redis_server.url, **CULL)
-        one.post_error(5, kind="redis")
-        one.await_health(503)
-    assert [one.health()[0] for _ in range(20)] == [503] * 20, "it stays down while nobody listens"
-    with closing(_listening(port)):
-        one.await_health(200)
-        assert one.verdict()["evidence"]["errors"] == 0
-        one.post_error(1, kind="redis")
-        wait_for(lambda: one.verdict()["evidence"]["errors"] == 1, timeout_s=60, what="the new life is counted")
-    wait_for(lambda: {"culled", "restarted"} <= _events(one), timeout_s=60, what="both are in the ledger")
-
-
-@pytest.mark.redis
-def test_restarted_sidecar_knows_the_app_that_it_culled(sidecar: StartSidecar, redis_server: RedisServer) -> None:
+def test_culled_app_that_is_restarted_in_place_is_up_again_and_a_restarted_sidecar_knows_it(
+    sidecar: StartSidecar, redis_server: RedisServer
+) -> None:
     port = free_port()
     one = sidecar("one", app_port=port, redis_url=redis_server.url, **CULL)
-    state = Path(str(one.settings["state_dir"]))
     with closing(_listening(port)) as app:
-        wait_for(lambda: one.metrics()["arbiter_app_listening"] == 1, timeout_s=60, what="the port is seen")
-        one.post_error(5)
-        one.await_health(503)
-        socket_id = str(os.fstat(app.fileno()).st_ino)
-        wait_for(lambda: _has_saved(state, socket_id), timeout_s=60, what="the latch and the socket are saved")
+        _see_cull(one, app)
+        wait_for(lambda: "culled" in _events(one), timeout_s=60, what="the ledger has the cull")
         one.kill()
         one.start()
-        assert [one.health()[0] for _ in range(20)] == [503] * 20
+        assert [one.health()[0] for _ in range(20)] == [503] * 20, "the app is the one that it culled"
+    assert [one.health()[0] for _ in range(20)] == [503] * 20, "it stays down while nobody listens"
+    with closing(_listening(port)) as app:
+        one.await_health(200)
+        assert one.verdict()["evidence"]["errors"] == 0
+        wait_for(lambda: "restarted" in _events(one), timeout_s=60, what="the ledger has the restart")
+        _see_cull(one, app)
         one.kill()
     with closing(_listening(port)):
         one.start()
         one.await_health(200)
+
+
+def _see_cull(one: Sidecar, app: socket.socket) -> None:
+    """Wait until the app is culled, and its sidecar has saved the latch and the socket."""
+    wait_for(lambda: one.metrics()["arbiter_app_listening"] == 1, timeout_s=60, what="the port is seen")
+    one.post_error(5, kind="redis")
+    one.await_health(503)
+    state, socket_id = Path(str(one.settings["state_dir"])), str(os.fstat(app.fileno()).st_ino)
+    wait_for(lambda: _has_saved(state, socket_id), timeout_s=60, what="the latch and the socket are saved")
 
 
 def _has_saved(directory: Path, socket_id: str) -> bool:
