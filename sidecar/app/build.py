@@ -96,36 +96,16 @@ async def build(config: Config, metrics: Metrics, leave: Callable[[], None] = la
 
     ``leave`` ends this process, for the action ``exit``.
     """
-    log, observers = Log(plan=build_store.rotation_plan(config)), Observers()
-    for each in (metrics, log):
-        observers.steps.append(each.observe)
-        observers.beats.append(each.beaten)
-        observers.scrapes.append(each.scraped)
-        observers.failures.append(each.failed)
+    log = Log(plan=build_store.rotation_plan(config))
+    observers = Observers(metrics, log)
     budget = build_store.budget(config, partial(observers.failed, "budget"))
     journal = Journal(
         Path(config.state_directory) if config.state_directory else None,
         config.identity.app,
         lambda operation, error: observers.failed("journal", error, operation),
     )
-    inbox = Inbox()
-    describe = partial(
-        about,
-        limit=config.judging.error_limit,
-        version=__version__,
-        settings=digest_of(build_store.fleet_settings(config).dump()),
-        traits=traits(config),
-    )
-    membership = Membership(
-        budget.beat,
-        _runtime(observers, "beat"),
-        error_limit=config.judging.error_limit,
-        interval_s=config.budget.beat_interval,
-        put=inbox.put,
-        on_answer=observers.beat,
-        lost=budget.store.lost,
-        describe=lambda seen: describe(seen).dump(),
-    )
+    inbox, describe = Inbox(), _describe(config)
+    membership = _membership(config, budget, inbox, observers, describe)
     hook, actuator = None, None
     others: list[Scraper | Messenger] = []
     if has_optional(config):
@@ -198,6 +178,32 @@ def _rng() -> random.Random:
 
 def _runtime(observers: Observers, part: str) -> Runtime:
     return Runtime(time.monotonic, time.time, _rng(), partial(observers.failed, part))
+
+
+def _describe(config: Config) -> Callable[[Snapshot], About]:
+    """What the list of the fleet says about this container."""
+    return partial(
+        about,
+        limit=config.judging.error_limit,
+        version=__version__,
+        settings=digest_of(build_store.fleet_settings(config).dump()),
+        traits=traits(config),
+    )
+
+
+def _membership(
+    config: Config, budget: FleetBudget, inbox: Inbox, observers: Observers, describe: Callable[[Snapshot], About]
+) -> Membership:
+    return Membership(
+        budget.beat,
+        _runtime(observers, "beat"),
+        error_limit=config.judging.error_limit,
+        interval_s=config.budget.beat_interval,
+        put=inbox.put,
+        on_answer=observers.beat,
+        lost=budget.store.lost,
+        describe=lambda snapshot: describe(snapshot).dump(),
+    )
 
 
 async def _controller(

@@ -11,17 +11,21 @@ if TYPE_CHECKING:
     from sidecar.core.fleet.fleet_events import BeatRecord
     from sidecar.core.life.container import Record
     from sidecar.core.types import Entry
+    from sidecar.telemetry.log import Log
+    from sidecar.telemetry.metrics import Metrics
 
 
 class Observers:
-    """The observers of one sidecar, by what they observe; ``app`` fills the lists. An observer must not block."""
+    """The observers of one sidecar, by what they observe. ``app`` adds further ones. An observer must not block."""
 
-    def __init__(self) -> None:
-        self.steps: list[Callable[[Record], None]] = []  # each step of the controller
-        self.beats: list[Callable[[BeatRecord], None]] = []  # the answer to each beat
-        self.scrapes: list[Callable[[Sample | Missed], None]] = []  # each scrape of the app's page
+    def __init__(self, *observers: Log | Metrics) -> None:
+        self.steps: list[Callable[[Record], None]] = [each.observe for each in observers]  # each step of the controller
+        self.beats: list[Callable[[BeatRecord], None]] = [each.beaten for each in observers]  # the answer to each beat
+        self.scrapes: list[Callable[[Sample | Missed], None]] = [each.scraped for each in observers]
+        """Each scrape of the app's page."""
         self.actions: list[Callable[[Entry], None]] = []  # the result of each action that was asked for
-        self.failures: list[Callable[[str, Exception, str], None]] = []  # as ``failed``
+        self.failures: list[Callable[[str, Exception, str], None]] = [each.failed for each in observers]
+        """As ``failed``."""
 
     def step(self, record: Record) -> None:
         """Pass on one step of the controller."""
