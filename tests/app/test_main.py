@@ -17,7 +17,9 @@ import pytest
 from harness.composition import on_any_port
 from harness.waiting import wait_for
 from sidecar.app import daemon
+from sidecar.app.run_lock import usable_directory
 from sidecar.net.listening import CannotListenError, naming_setting
+from sidecar.runlock import ConcurrencyLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +68,36 @@ def test_every_line_of_the_log_names_the_container(tmp_path: Path, monkeypatch: 
     lines = log.read_text().splitlines()
     assert any("listening" in line for line in lines)
     assert {(line["service"], line["instance"]) for line in map(json.loads, lines)} == {("app", "a")}
+
+
+def test_daemon_ends_while_a_name_server_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped, answered = threading.Event(), threading.Event()
+    resolve = socket.getaddrinfo
+
+    def hang(host: Any, *more: Any, **options: Any) -> Any:
+        if host == "redis.example":
+            stopped.wait(10)
+            answered.set()
+            raise socket.gaierror(socket.EAI_NONAME, "")
+        return resolve(host, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    config = on_any_port({"redis_url": "redis://redis.example", "redis_timeout": "100ms", "stop_drain": "0s"})
+    try:
+        assert _run(config, tmp_path / "log", monkeypatch, until="store unreachable") == 0
+        assert not answered.is_set()
+    finally:
+        stopped.set()
+
+
+def test_daemon_that_is_not_needed_ends_well(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    directory = run_dir / "lock"
+    usable_directory(directory)
+    main = ConcurrencyLimit(directory, "main")
+    assert main.acquire() is not None
+    assert daemon.main(on_any_port({"run_lock": str(directory)})) == 0
+    main.release()
 
 
 def _refusal(config: Config, capfd: pytest.CaptureFixture[str]) -> str:
