@@ -5,6 +5,7 @@ A bound is either at the declaration in ``settings`` or here, never in both: pyd
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -40,6 +41,12 @@ def _seconds(value: object) -> float:
 def _label(text: str) -> str:
     if len(text) > LONGEST_LABEL or not all("!" <= letter <= "~" for letter in text):
         raise ValueError(f"must be at most {LONGEST_LABEL} printable ASCII characters without blanks")
+    return text
+
+
+def _statsd_prefix(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{0,64}", text):
+        raise ValueError("must be at most 64 of A-Z a-z 0-9 _ . -")
     return text
 
 
@@ -96,7 +103,7 @@ Seconds = Annotated[float, BeforeValidator(_seconds)]
 LongSeconds = Annotated[float, BeforeValidator(durations.parse), Field(le=_MONTH_S)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
 Label = Annotated[str, AfterValidator(_label)]
-StatsdPrefix = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]
+StatsdPrefix = Annotated[str, AfterValidator(_statsd_prefix)]
 
 ShareOfFleet = Annotated[str, BeforeValidator(syntax.checked_share)]
 Budget = Annotated[ShareOfFleet, AfterValidator(_budget)]
