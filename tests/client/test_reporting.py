@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from client.conftest import Listener, Totals
 from harness.http_server import Asked, Said, http_server
 from harness.ports import free_port
 from harness.waiting import wait_for
-from sidecar.client import heartbeat, report, results, stats
+from sidecar.client import heartbeat, report, reporting, results, stats
 from sidecar.client.local_http import Outcome
 from sidecar.client.reporting import QUEUE_LIMIT, Emitter, Stats
 from sidecar.client.sums import KEEP_S, OK, ReportSeries, errors
@@ -247,6 +248,22 @@ def test_closing_does_not_wait_for_a_thread_that_hangs(emitter: Emitter, monkeyp
     with emitter._sending:
         emitter.close()
     assert emitter.stats() == Stats(sent=0, kept=1, dropped=0)
+
+
+def test_at_the_end_a_sidecar_that_takes_no_more_is_asked_again_after_a_pause(
+    listener: Listener, emitter: Emitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        listener.outcome = Outcome.SENT if len(naps) == 2 else Outcome.FULL
+
+    monkeypatch.setattr(reporting, "time", SimpleNamespace(sleep=nap))
+    listener.outcome = Outcome.FULL
+    emitter.take(_error(), 1)
+    emitter.close()
+    assert (len(naps), emitter.stats()) == (2, Stats(sent=1, kept=0, dropped=0))
 
 
 # -- processes of their own, which post to a listener -----------------------------------------------------------------
