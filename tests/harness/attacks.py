@@ -1,7 +1,6 @@
 """Hostile clients in another process: many connections, opened again when the sidecar closes them.
 
-``python -m harness.attacks ATTACK HOST PORT`` attacks until its input ends, and then prints the number of connections
-that were closed.
+``python -m harness.attacks ATTACK HOST PORT`` prints ``ready`` and attacks until its input ends.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ import resource
 import select
 import socket
 import socketserver
+import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
 from typing import Final, NamedTuple, Self
 
-from harness.child import PipedProcess
+from harness.child import python_env
 
 BLOCK: Final = 64 * 1024
 DATAGRAM: Final = 60_000
@@ -123,9 +123,9 @@ class _Client:
         return self.events
 
 
-def attack(what: Attack, address: tuple[str, int]) -> int:
-    """Attack until standard input ends; the number of closed connections."""
-    poll, clients, cut = select.epoll(), dict[int, _Client](), 0
+def attack(what: Attack, address: tuple[str, int]) -> None:
+    """Attack until standard input ends."""
+    poll, clients = select.epoll(), dict[int, _Client]()
     poll.register(sys.stdin.fileno(), select.EPOLLIN)
     ends_at = time.monotonic() + MOST_S
     while time.monotonic() < ends_at:
@@ -135,23 +135,30 @@ def attack(what: Attack, address: tuple[str, int]) -> int:
             poll.register(client.socket, client.events)
         for fd, events in poll.poll(0.1):
             if fd == sys.stdin.fileno():
-                return cut
+                return
             client = clients[fd]
             wanted = client.go_on(events)
             if wanted is None:
                 del clients[fd]
                 client.socket.close()
-                cut += 1
             else:
                 poll.modify(fd, wanted)
-    return cut
 
 
-class Attacking(PipedProcess):
-    """An attack while the context lasts; ``result`` is the number of closed connections."""
+class Attacking:
+    """An attack while the context lasts."""
 
     def __init__(self, name: str, address: tuple[str, int]) -> None:
-        super().__init__("harness.attacks", name, *address)
+        command = [sys.executable, "-m", "harness.attacks", name, *map(str, address)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=python_env())
+
+    def __enter__(self) -> Self:
+        assert self._process.stdout
+        assert self._process.stdout.readline() == b"ready\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=60)
 
 
 def _page(errors: str) -> bytes:
@@ -203,7 +210,7 @@ def main(name: str, host: str, port: str) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (2_048, 2_048))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    sys.stdout.write(f"{attack(ATTACKS[name], (host, int(port)))}\n")
+    attack(ATTACKS[name], (host, int(port)))
 
 
 if __name__ == "__main__":

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from harness.fork_server import FORK_SERVER, ForkedProcess
 from harness.waiting import wait_for
@@ -141,28 +139,3 @@ class Child(ABC):
         if self._process is None:
             raise AssertionError(f"{self.name} was never started")
         return self._process
-
-
-class PipedProcess:
-    """``python -m MODULE ARGUMENTS`` while the context lasts, which ends its standard input.
-
-    The process prints ``ready``, and at the end its ``result`` as JSON.
-    """
-
-    def __init__(self, module: str, *arguments: object) -> None:
-        self.result: Any = None
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=python_env(),
-        )
-
-    def __enter__(self) -> Self:
-        assert self._process.stdout
-        assert self._process.stdout.readline() == b"ready\n"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        output, _error = self._process.communicate(timeout=60)
-        self.result = json.loads(output)
