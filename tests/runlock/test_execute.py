@@ -251,25 +251,17 @@ def test_sigkill_of_exec_kills_the_command(start: Start, tmp_path: Path) -> None
     wait_for(lambda: ended(start("", "echo ran"))[1], timeout_s=60, what="the lock is free")
 
 
-def _survivor(start: Start, directory: Path, options: str) -> int:
-    """The PID of a child of the command, which outlives a SIGKILL of ``exec``."""
-    process = start(options, "(exec sleep 60 > /dev/null 2>&1) & echo $! > pid; wait")
-    pid = runs(directory)
-    process.kill()
-    process.wait(60)
-    return pid
-
-
-@pytest.mark.site
-@pytest.mark.process
-def test_surviving_child_of_the_command_keeps_the_lock(start: Start, tmp_path: Path) -> None:
-    pid = _survivor(start, tmp_path, "")
+@pytest.mark.parametrize(("option", "is_free"), [("", False), ("--no-inherit-lock", True)])
+def test_child_that_outlives_the_command_keeps_the_lock_that_it_inherits(
+    run: Run, tmp_path: Path, option: str, *, is_free: bool
+) -> None:
+    assert run(option, "sleep 60 >/dev/null 2>&1 & echo $! > pid") == 0
     try:
-        assert ended(start("", "echo ran")) == (0, "", "")
-        assert is_alive(pid)
+        with ConcurrencyLimit(tmp_path, name="exec") as slot:
+            assert (slot == 1) == is_free
     finally:
-        os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: ended(start("", "echo ran"))[1], timeout_s=60, what="the lock is free without it")
+        os.kill(runs(tmp_path), signal.SIGKILL)
+    wait_for(lambda: run("", "exit 7") == 7, timeout_s=60, what="the lock is free without the child")
 
 
 # -- locks in Redis -------------------------------------------------------------------------------------------------
