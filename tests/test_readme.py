@@ -17,7 +17,7 @@ from sidecar.core.explain import words
 from sidecar.core.life.container import Container
 from sidecar.core.types import Evidence, Latch, State
 from sidecar.server.agent_check import line
-from sidecar.telemetry import metrics as readings
+from sidecar.telemetry import readings
 
 TOP = Path(__file__).parents[1]
 README = (TOP / "README.md").read_text()

@@ -32,8 +32,7 @@ from sidecar.core.life.container import Container, start
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FLOOR, FULL, Weight
 from sidecar.core.types import Policy, State
-from sidecar.telemetry import Observers
-from sidecar.telemetry import metrics as readings
+from sidecar.telemetry import Observers, readings
 from sidecar.telemetry.log import Log, logger
 from sidecar.telemetry.metrics import Metrics
 

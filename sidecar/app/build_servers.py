@@ -32,7 +32,7 @@ from sidecar.server.public import PublicServer
 from sidecar.server.request_check import RequestCheck, TokenCheck
 from sidecar.server.why import Why, WhyIdentity, WhySources
 from sidecar.telemetry.log import logger
-from sidecar.telemetry.metrics import of_datagrams
+from sidecar.telemetry.readings import of_datagrams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -32,7 +32,8 @@ from sidecar.core.life.events import (
     WouldRetire,
 )
 from sidecar.core.types import Evidence, Hold, State, Verdict
-from sidecar.telemetry.metrics import Metrics, of_container, of_controller, of_datagrams, of_fleet, of_ledger
+from sidecar.telemetry.metrics import Metrics
+from sidecar.telemetry.readings import of_container, of_controller, of_datagrams, of_fleet, of_ledger
 
 Samples = dict[tuple[str, ...], float]
 
