@@ -23,9 +23,9 @@ class Outlook(NamedTuple):
     """What ``remedies`` needs beside the snapshot."""
 
     unix: float  # Unix time in seconds
-    leaving: tuple[int, int] = (0, 0)  # errors that leave the window until it is below its limit, seconds until then
-    answer_age_s: float = 0.0  # of the last answer to a claim, or for a lease
-    hold: Hold | None = None  # the one in force
+    leaving: tuple[int, int]  # errors that leave the window until it is below its limit, seconds until then
+    answer_age_s: float  # of the last answer to a claim, or for a lease
+    hold: Hold | None  # the one in force
 
 
 def remedies(snapshot: Snapshot, outlook: Outlook) -> Iterator[str]:

@@ -131,11 +131,15 @@ class SharedAnswer:
         self.asked += 1
         number = self.asked
         async with self._sending:
-            async with self._making:
-                if self._made_for < number:
-                    await self._make_next()
-                status, pieces = self._made
+            status, pieces = await self.newest(number)
             return await respond(request, pieces, status)
+
+    async def newest(self, number: int) -> tuple[int, list[bytes]]:
+        """The answer for the request of this number."""
+        async with self._making:
+            if self._made_for < number:
+                await self._make_next()
+            return self._made
 
     async def _make_next(self) -> None:
         clock = asyncio.get_running_loop().time

@@ -19,7 +19,7 @@ DUE = NOW + 12.2
 UP = start("app/a", NOW, Policy())._replace(state=State.UP, grace_ends=DUE, ask_at=DUE, drain_ends=DUE)
 SUSPECT = UP._replace(state=State.SUSPECT, verdict=BAD, is_announced=True)
 EVIDENCE = Evidence(60, 9, {"redis": 9}, {}, 20)
-OUTLOOK = Outlook(UNIX, (5, 12), 10.0)
+OUTLOOK = Outlook(UNIX, (5, 12), 10.0, None)
 ANSWERS: list[Answer | None] = [
     None,
     Granted(3, 10),

@@ -19,6 +19,7 @@ import pytest
 from harness.listeners import serving
 from harness.raw_http import Observed, RawConnection, get
 from harness.server_group import StubBudget
+from harness.virtual_time import in_virtual_time
 from harness.waiting import eventually
 from sidecar.config.settings import BudgetConfig
 from sidecar.core.claims import Fleet, Presence
@@ -215,14 +216,18 @@ async def test_requests_that_come_while_an_answer_is_made_share_the_next_one() -
     assert await _asked(shared) == b"3", "an answer is never older than its request"
 
 
-async def test_shared_answers_take_a_part_of_the_time_and_the_next_one_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = itertools.count(0.0, 0.1)  # an answer takes 0.1 s
-    monkeypatch.setattr(replies, "time", SimpleNamespace(thread_time=lambda: next(seconds)))
+@in_virtual_time
+async def test_shared_answers_take_a_fifth_of_the_time_and_the_next_one_waits_at_most_half_a_second() -> None:
+    seconds = itertools.accumulate((0.0, 0.1, 0.0, 1.0, 0.0, 0.0))  # two answers take 0.1 and 1 s
 
     async def make() -> tuple[int, list[bytes]]:
-        return 203, [b"{}"]
+        return 203, []
 
-    shared, begun = SharedAnswer(make), asyncio.get_running_loop().time()
-    for _ in range(2):
-        await _asked(shared)
-    assert 0.4 <= asyncio.get_running_loop().time() - begun < 60
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(replies, "time", SimpleNamespace(thread_time=lambda: next(seconds)))
+        shared, clock = SharedAnswer(make), asyncio.get_running_loop().time
+        begun, made_at = clock(), list[float]()
+        for number in range(1, 4):
+            await shared.newest(number)
+            made_at.append(clock() - begun)
+    assert made_at == pytest.approx([0.0, 0.4, 0.9])
