@@ -105,6 +105,14 @@ def test_exit_code_is_that_of_the_command(run: Run, command: str, code: int, cap
     assert capfd.readouterr() == ("", "")
 
 
+def test_exit_code_is_kept_where_the_parent_ignores_the_ends_of_children(run: Run) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert run("", "exit 7") == 7
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_command_finds_its_slot_and_a_process_without_one_leaves_quietly(run: Run, tmp_path: Path, capfd: Any) -> None:
     with ConcurrencyLimit(tmp_path, name="exec", max_procs=3):
         assert run("--max-procs 3", "echo $HEALTH_ARBITER_SLOT of $HEALTH_ARBITER_SLOTS") == 0
