@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -132,21 +133,13 @@ def events(ctx: click.Context, /, *, since_s: float, follow: bool, as_json: bool
     With --json each event is one line of JSON. While the shared store is away it prints what this sidecar has seen,
     and the exit code is 1.
     """
-    reader, is_first = LedgerReader(listener(ctx), since_s), True
-
-    def print_all(news: Iterator[Event]) -> None:
-        nonlocal is_first
-        for event in news:
-            if is_first and not as_json:
-                click.secho(HEADER, bold=True)
-            is_first = False
-            click.echo(json.dumps(event) if as_json else coloured(as_text(event), event["what"]))
-
-    print_all(iter(sorted(reader.news(), key=itemgetter("at"))))  # what was kept while the store was away comes late
-    if is_first and not as_json and not follow:
+    reader = LedgerReader(listener(ctx), since_s)
+    entries = sorted(reader.news(), key=itemgetter("at"))  # what was kept while the store was away comes late
+    if not as_json and (entries or follow):
+        click.secho(HEADER, bold=True)
+    elif not as_json:
         click.echo(f"no events in the last {span(since_s)}")
-    if not follow:
-        return reader.ended()
     with contextlib.suppress(KeyboardInterrupt):
-        print_all(reader.follow())
-    return 0
+        for event in chain(entries, reader.follow() if follow else ()):
+            click.echo(json.dumps(event) if as_json else coloured(as_text(event), event["what"]))
+    return 0 if follow else reader.ended()
