@@ -104,6 +104,7 @@ async def test_entries_are_shown_as_in_the_ledger(wire: RawConnection, rig: Ledg
         ("since=60", (NOW_S - 60, "", 500)),
         ("since=7d&most=7", (NOW_S - 7 * 86400, "", 7)),
         ("after=17-3&since=0", (NOW_S, "17-3", 500)),
+        ("since=400d", (NOW_S - 400 * 86400, "", 500)),
         ("after=17-3,-,9-1", (NOW_S - 3600, "17-3,-,9-1", 500)),
     ],
 )
