@@ -213,6 +213,12 @@ def test_banner(fields: dict[str, Any], level: str, sentence: str, command: str)
     assert bool(made.action) is (made.level != "ok" and made.sentence != CASES["just started"][2])
 
 
+def test_runbook_of_a_container_alone_is_that_of_redis() -> None:
+    made = banner(_situation(**CASES["without Redis"][0]))  # type: ignore[arg-type]  # a row has the fields first
+    assert made.as_json("https://wiki")["runbook"] == "https://wiki#redis"
+    assert made.as_json("")["runbook"] == ""
+
+
 def test_store_that_is_away_is_named() -> None:
     away = _situation(unknown=Unknown("timeout"), store="redis://:***@10.0.0.5:6379")
     assert banner(away).action.startswith("Repair Redis (redis://:***@10.0.0.5:6379) or the network to it;")

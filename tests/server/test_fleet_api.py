@@ -130,6 +130,18 @@ async def test_own_member_has_what_is_newer_than_its_beat_unless_another_contain
         assert (row["state"], row["kind"], row["about"]["errors"]) == expected
 
 
+async def test_what_suspects_have_in_common_stands_in_the_banner_too(office: Office) -> None:
+    members = [
+        Member(f"{presence}{n}", presence, "", 1.0, OWN._replace(app_version=version))
+        for presence, version in ((Presence.SUSPECT, "412"), (Presence.WELL, "411"))
+        for n in range(5)
+    ]
+    office.budget.known = MemberList(Fleet(10, 5), 0, tuple(members))
+    fields = await office.fields()
+    assert fields["common"]["value"] == "412"
+    assert "All 5 suspects run version 412; " in fields["banner"]["sentence"]
+
+
 async def test_part_of_the_fleet_is_the_capacity() -> None:
     office = Office(budget="20%")
     office.budget.known = MemberList(Fleet(9, 1, 1), 1)
@@ -154,6 +166,7 @@ async def test_fleet_without_the_store_is_the_last_known_summary(office: Office,
     assert fields["holds"] == [{**HELD, "author": "bob"}]
     assert fields["banner"]["level"] == "critical"
     assert "Redis has given no answer since 22:11 UTC" in fields["banner"]["sentence"]
+    assert IDENTITY["store"] in fields["banner"]["action"]
 
 
 @pytest.mark.parametrize(("budget", "capacity", "sentence"), [("10", 10, ""), ("100%", 1, " All tokens are in use")])

@@ -24,6 +24,8 @@ async def test_every_answer_keeps_scripts_and_other_sites_out(path: str) -> None
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["referrer-policy"] == "no-referrer"
+    if path != "/":
+        assert answer.headers["content-type"] == f"{FILES[path][1]}; charset=utf-8"
 
 
 # -- the files ----------------------------------------------------------------------------------------------
