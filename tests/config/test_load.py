@@ -90,6 +90,8 @@ def test_nomad_says_who_we_are_and_where_to_write_unless_it_is_given() -> None:
     assert [settings[name] for name in ("service", "namespace", "instance")] == ["cart", "prod", "0a1b2c"]
     assert (values({}, NOMAD)["service"], settings["state_dir"]) == ("shop-dispatch-1.web", "/alloc/tmp")
     assert origins({}, NOMAD)["service"] == "nomad"
+    half = {name: value for name, value in NOMAD.items() if name != "NOMAD_GROUP_NAME"}
+    assert values({}, half)["service"] == "app", "a job alone is no group of containers"
 
 
 def test_classdojo_is_the_article_to_the_letter() -> None:
