@@ -135,6 +135,7 @@ async def test_operator_may_hold_a_sidecar_that_is_alone() -> None:
     assert isinstance(refused, Denied)
     assert isinstance(refused.hold, Hold)
     assert refused.hold.author == "ann"
+    assert isinstance(await held.retire(lease("one")), Denied)
     assert await held.release("") == Unknown("alone")
     assert isinstance(await held.claim(CLAIM), Granted)
 

@@ -243,6 +243,19 @@ async def test_newcomer_whose_first_answer_was_lost_takes_the_place() -> None:
     assert (await fleet_of(newcomer, beat("b", first=True))).down == 0
 
 
+async def test_restarted_sidecar_takes_no_place_though_its_decision_failed_and_a_later_beat_had_no_answer() -> None:
+    group = ServerGroup(GATED)
+    await group.sidecar().beat(beat("b"))
+    await cull(group, "a")
+    await group.sidecar().beat(beat("a", Presence.GONE))
+    restarted = group.sidecar()
+    for lost, is_first in (("read", True), ("beat", False)):
+        group.server.loses = {lost: "reply"}
+        await restarted.beat(beat("b", first=is_first))
+    group.server.loses = {}
+    assert (await fleet_of(restarted, beat("b"))).down == 1
+
+
 # -- two lives under one name -----------------------------------------------------------------------------------
 
 

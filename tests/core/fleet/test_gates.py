@@ -46,6 +46,30 @@ def test_hold_refuses_until_it_is_over(instance: str, now_us: int, shown: Hold |
     assert gates.by_hold(draft, instance) == (GateRefusal("hold", wait_us, shown) if shown else None)
 
 
+# -- replay -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cull", "age_s", "is_replay"),
+    [
+        pytest.param(Cull("id"), 600, True, id="granted"),
+        pytest.param(Cull("id"), 600.000001, False, id="before this window"),
+        pytest.param(Cull("other"), 0, False, id="another claim since"),
+        pytest.param(Cull("id", phase="watched"), 0, False, id="replaced"),
+        pytest.param(None, 0, False, id="given back"),
+    ],
+)
+def test_claim_and_lease_are_replayed_until_the_container_is_replaced(
+    cull: Cull | None, age_s: float, *, is_replay: bool
+) -> None:
+    culls = {"me": cull} if cull else {}
+    slot = Slot("id", "0", NOW, 200)
+    draft = draft_of(View(NOW, culls=culls, leases={"me": slot}, grants={"id": NOW - round(age_s * S)}))
+    assert gates.is_replay(draft, Claim("id", "me")) is is_replay
+    is_unused = cull is not None and (cull.claim, cull.phase) == ("id", "out")
+    assert gates.replayed_slot(draft, LeaseRequest("id", "me", "0", "1", 60.0)) == (slot if is_unused else None)
+
+
 # -- trial ------------------------------------------------------------------------------------------------------------
 
 WAITS = GateRefusal("trial", BEAT_US)

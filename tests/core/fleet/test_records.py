@@ -118,3 +118,12 @@ def test_what_began_ends_in_time(now_us: int, left_us: int) -> None:
     assert HoldRow("a", "b", 100, 50).left_us(now_us) == left_us
     assert Trial(paused_us=100, pause_us=50).pause_left_us(now_us) == left_us
     assert Trial(pause_us=50).pause_left_us(now_us) == 0
+
+
+@pytest.mark.parametrize(
+    ("down_us", "occupied_us", "heard_us"),
+    [(0, 130, 100), (150, 180, 150), (150, 160, 160)],
+    ids=["granted", "down", "goodbye"],
+)
+def test_place_says_when_its_sidecar_beat_last(down_us: int, occupied_us: int, heard_us: int) -> None:
+    assert Cull(at_us=100, down_us=down_us, occupied_us=occupied_us).heard_us(30) == heard_us
