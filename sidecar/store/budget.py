@@ -130,7 +130,7 @@ class FleetBudget:
         self._own.take(beat, reply)
         if self._own.is_due() or is_due(reply, beat, self._last.known_at(exchange), settings):
             reply = await self._attend(beat, reply)
-        elif self._last.end < exchange.end:  # else a later claim has shown more
+        else:
             self._last = exchange
         fleet = fleet_of(reply, settings, beat.instance, duplicate=self._own.is_duplicate)
         return fleet._replace(hold=fleet.hold or self.local_holds.in_force, lost_hold=self._own.holds.lost)

@@ -214,6 +214,15 @@ def test_crash_to_an_older_copy_grants_nothing_before_the_culled_can_have_told_o
     assert (it.fleet().losses, it.fleet().down) == (1, 4)
 
 
+def test_sidecar_knows_of_its_own_grant_at_once() -> None:
+    it = fleet_of_size(10)
+    copy = deepcopy(it.kept)
+    assert word(it.claim("c00")) == "granted"
+    it.kept = copy
+    it.beat("c00", Presence.SUSPECT)
+    assert it.fleet().losses == 1
+
+
 @pytest.mark.parametrize("first", ["claim", "beat"])
 def test_fleet_that_goes_back_to_a_former_process_meets_it_anew(first: str) -> None:
     it = fleet_of_size(10, replace(TERMS, trial=False, capacity="4"))
