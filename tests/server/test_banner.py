@@ -240,5 +240,26 @@ def test_action_fits_the_number_of_suspects_and_their_refusal(case: str, action:
     assert banner(_situation(**CASES[case][0])).action == action  # type: ignore[arg-type]  # a row has the fields first
 
 
-def test_few_of_many_suspects_are_no_incident() -> None:
-    assert banner(_situation(rows=[*SICK[:2], *WELL, *WELL])).action == "Look at the errors of the worst."
+@pytest.mark.parametrize(
+    ("suspects", "of", "level"),
+    [(1, 1, "warning"), (2, 2, "critical"), (2, 10, "critical"), (2, 11, "warning"), (3, 15, "critical")],
+)
+def test_two_suspects_and_a_fifth_of_the_service_are_an_incident(suspects: int, of: int, level: str) -> None:
+    rows = [ContainerRow(str(n), "suspect" if n < suspects else "up", errors=9) for n in range(of)]
+    made = banner(_situation(rows=rows))
+    assert made.level == level
+    if (suspects, of) == (2, 11):
+        assert made.action == "Look at the errors of the worst."
+
+
+@pytest.mark.parametrize(
+    ("with_errors", "of", "level"), [(1, 2, "ok"), (2, 4, "warning"), (2, 5, "ok"), (3, 5, "warning")]
+)
+def test_half_of_the_containers_with_errors_are_a_slow_outage(with_errors: int, of: int, level: str) -> None:
+    rows = [ContainerRow(str(n), "up", errors=int(n < with_errors), weight=100) for n in range(of)]
+    assert banner(_situation(rows=rows)).level == level
+
+
+@pytest.mark.parametrize(("age_s", "level"), [(480, "warning"), (481, "critical")])
+def test_eight_minutes_without_a_replacement_are_too_long(age_s: float, level: str) -> None:
+    assert banner(_situation(rows=_down(age_s))).level == level

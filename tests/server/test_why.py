@@ -316,12 +316,17 @@ def test_text_has_the_window_with_the_most_frequent_kind_first(changes: dict[str
             "not have culled it in the last 1h; refusals: trial 2, window 1",
         ),
         (
+            [("granted", "granted"), ("would_cull", "errors")],
+            86_400,
+            "have culled it once (1 a day), with 1 token in the last 1d",
+        ),
+        (
             [("granted", "granted"), ("would_cull", "errors"), ("would_recover", "")] * 3,
             2 * 86_400,
             "have culled it 3 times (1.5 a day), with 3 tokens; 3 of these times it recovered by itself in the last 2d",
         ),
     ],
-    ids=["nothing", "refusals", "culls"],
+    ids=["nothing", "refusals", "one cull", "culls"],
 )
 def test_shadow_says_what_enforcing_would_have_done(decisions: list[tuple[str, str]], age_s: float, line: str) -> None:
     memory = Memory(mode="shadow", began_at=UNIX - age_s)
@@ -404,6 +409,16 @@ def test_text_fits_what_nomad_keeps_and_keeps_the_most_important(reason: str) ->
     assert all(line.isprintable() for line in text.splitlines())
     if len(reason) < 100:
         assert "clears when: the container is replaced" in text
+
+
+def test_text_that_just_fits_is_whole_and_one_byte_less_costs_its_last_lines() -> None:
+    why = Memory(DOWN).why
+    whole = why.text(100_000)
+    assert why.text(len(whole)) == whole
+    *lines, left_out = why.text(len(whole) - 1).splitlines(keepends=True)
+    assert left_out == "...\n"
+    assert whole.startswith("".join(lines))
+    assert len(whole) - len("".join(lines)) <= len(whole.splitlines(keepends=True)[-1]) + len(left_out)
 
 
 def test_local_text_has_the_output_of_the_action_by_lines_and_what_is_wrong_around_the_sidecar() -> None:
