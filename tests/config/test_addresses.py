@@ -150,6 +150,19 @@ def test_bad_path_is_one_line_that_names_the_setting(name: str, bad: str) -> Non
     _complaint(name, bad)
 
 
+def test_longest_path_name_and_url_are_taken_and_none_that_is_longer() -> None:
+    longest = "/" + "ab/" * 1266 + "a"
+    assert len(longest) == 3800
+    assert addresses.path(longest) == longest
+    with pytest.raises(ValueError, match="at most 3800 bytes"):
+        addresses.path(longest + "b")
+    assert addresses.path("/" + "a" * 255)
+    url = "http://h/".ljust(addresses.MAX_BYTES, "x")
+    addresses.check_text(url)
+    with pytest.raises(ValueError, match="at most 4096 bytes"):
+        addresses.check_text(url + "x")
+
+
 def test_percent_signs_do_not_lengthen_the_path_of_a_socket() -> None:
     assert load({"redis_url": f"unix:///{'%61' * 100}"}, {}).redis.redis_url
     _complaint("redis_url", f"unix:///{'%61' * 107}")
