@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,12 @@ def test_signal_is_passed_on_and_the_exit_code_is_that_of_the_command(
     runs(tmp_path)
     process.send_signal(number)
     assert ended(process)[0] == 5
+
+
+def test_signal_is_kept_until_it_is_waited_for() -> None:
+    with Signals() as signals:
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        assert (signals.wait(60), signals.wait(0)) == (signal.SIGUSR1, None)
 
 
 @pytest.mark.site

@@ -170,6 +170,14 @@ def test_missing_directory_is_made_for_its_user_alone(tmp_path: Path, mode: int)
     assert stat.S_IMODE((tmp_path / "locks").stat().st_mode) == 0o700
 
 
+def test_directory_that_another_process_makes_at_the_same_time_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    with slots(tmp_path) as slot:
+        assert slot == 1
+
+
 @pytest.mark.parametrize(
     ("prepare", "place", "said"),
     [
