@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from deploy.nomad_site import COUNT, Case, Clock, NomadSite
 from harness.traffic import Outcome, Traffic, lost
@@ -22,41 +22,36 @@ RESTART: Final = Case("task API", {**NO_TRIAL, **IN_PLACE})
 CHECK: Final = Case("check", NO_TRIAL)
 
 
-class Culled(NamedTuple):
-    """The seconds from the grant until the app had ended, and until HAProxy had as many servers as before."""
-
-    ended_s: float
-    restored_s: float
-
-
-def see_a_cull(site: NomadSite, clock: Clock, case: Case, *, within_s: float) -> Culled:
+def see_a_cull(site: NomadSite, clock: Clock, case: Case, *, within_s: float) -> None:
     """One app gets sick, and is restarted by the action of this case without a lost GET, so soon after the grant."""
     sick = site.deploy(case)[0]
     with Traffic(site.front, RATE) as traffic:
         traffic.next_answers(RATE)
-        culled = cull(site, clock, case, sick)
+        restored_s = cull(site, clock, case, sick)
         traffic.next_answers(RATE)
     clock.until(site.is_well, "all are judged, and up")
-    assert culled.restored_s < within_s
+    assert restored_s < within_s
     gets = lost_gets(traffic)
     assert gets == {}, gets
-    return culled
 
 
-def cull(site: NomadSite, clock: Clock, case: Case, sick: Allocation) -> Culled:
-    """This app gets sick, and is restarted by the action of this case."""
+def cull(site: NomadSite, clock: Clock, case: Case, sick: Allocation) -> float:
+    """This app gets sick, and is restarted by the action of this case.
+
+    The seconds from the grant until HAProxy had as many servers as before.
+    """
     pid, is_in_place = site.app_pid(sick), "ARBITER_NOMAD_TASK" in case.settings
     clock.restart()
     site.make_sick(sick)
     granted = clock.until(lambda: site.is_draining(sick), "granted")
     clock.until(lambda: sick.id not in site.servers(), "out of HAProxy")
-    ended = clock.until(lambda: has_ended(pid), "the app has ended")
+    clock.until(lambda: has_ended(pid), "the app has ended")
     clock.until(lambda: count_without(site, None if is_in_place else sick) == COUNT, "as many run as before")
     restored = clock.until(lambda: len(site.servers()) == COUNT, "HAProxy has as many servers as before")
     after = site.now(sick)
     assert after.restarts == {"app": int(is_in_place), "arbiter": 0}
     assert after.client_status == {"check": "failed", "task API": "running" if is_in_place else "complete"}[case.name]
-    return Culled(ended - granted, restored - granted)
+    return restored - granted
 
 
 def has_ended(pid: int) -> bool:
