@@ -92,6 +92,32 @@ async def test_places_fall_by_the_share_of_the_weights() -> None:
         assert orders[*order, "fails"] / draws == pytest.approx(chance, abs=4 * (chance * (1 - chance) / draws) ** 0.5)
 
 
+async def test_dead_node_comes_last_until_the_ring_has_forgotten_it_and_has_its_share_again_with_an_answer() -> None:
+    now_s = 0.0
+    cascade = Cascade(("a", "b"), rng=Random(4), clock=lambda: now_s)
+
+    async def part_of_first_places(servers: Servers) -> float:
+        """What ``a`` has of 400 runs."""
+        firsts = 0
+        for _ in range(400):
+            servers.called.clear()
+            await cascade.run(servers)
+            firsts += servers.called[0] == "a"
+        return firsts / 400
+
+    dead, well = Servers(a=OSError("gone")), Servers()
+    assert await part_of_first_places(dead) == 1 / 400, "the call that shows it"
+    now_s = 29.0
+    assert await part_of_first_places(dead) == 0, "its failure is in the ring"
+    now_s = 30.0
+    assert cascade.figures()["a"][:2] == (0, 0.01)
+    assert await part_of_first_places(dead) == 1 / 400, "one call tries it"
+    now_s = 60.0
+    assert await part_of_first_places(well) > 0, "one answer is enough"
+    assert cascade.figures()["a"][:2] == (1, 1)
+    assert await part_of_first_places(well) == pytest.approx(1 / 2, abs=0.1)
+
+
 @pytest.mark.parametrize("nodes", [[], ["a", "b", "a"]], ids=["none", "twice"])
 def test_nodes_that_are_no_choice_are_refused(nodes: list[str]) -> None:
     with pytest.raises(ValueError, match="each of them once"):
