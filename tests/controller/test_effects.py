@@ -472,3 +472,19 @@ async def test_app_that_restarts_while_the_disk_hangs_is_shown_at_once() -> None
         await culled.rig.advance(2 * WAIT_S)
         assert OUT_OF_BALANCE.isdisjoint(culled.states)
         assert culled.journal.saved[-1].latch is None
+
+
+@in_virtual_time
+async def test_latch_that_cannot_be_kept_is_reported_and_the_container_drains() -> None:
+    failure = RuntimeError("broken")
+
+    class BrokenJournal(MemoryJournal):
+        async def save(self, memory: Memory) -> None:
+            if memory.latch is not None:
+                raise failure
+
+    async with ControllerRig(AT_ONCE, journal=BrokenJournal()) as rig:
+        await rig.errors(5)
+        await rig.answered(GRANTED)
+        await rig.advance(2 * WAIT_S)
+        assert (rig.state(), rig.failures) == (State.DRAINING, [failure])

@@ -19,6 +19,7 @@ from sidecar.controller.beats import about
 from sidecar.controller.membership import (
     FIRST_AFTER_S,
     JITTER,
+    LOST_S,
     STALE_BEATS,
     SUSPECT_BEATS,
     Membership,
@@ -193,6 +194,7 @@ async def test_lost_connection_is_followed_by_a_beat_within_two_seconds_at_times
             await scene.advance(INTERVAL_S * (1 - JITTER) - 2)
             assert len(scene.beats) == 2
     assert max(delays) - min(delays) > 0.5
+    assert LOST_S / 2 <= min(delays) <= max(delays) <= 1.5 * LOST_S
 
 
 CHANGES = {

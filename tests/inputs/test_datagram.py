@@ -301,6 +301,14 @@ async def test_close_removes_the_socket_file(unix: Datagrams, path: str) -> None
         _connected(path)
 
 
+async def test_close_ends_the_pause_of_a_socket(udp: Datagrams) -> None:
+    (opened,) = udp._drops
+    udp._pause(opened)
+    pause = udp._pauses[opened]
+    udp.close()
+    assert pause.cancelled()
+
+
 async def test_close_leaves_the_socket_file_of_a_successor(controller: Controller, unix: Datagrams, path: str) -> None:
     os.remove(path)  # noqa: PTH107 - blocking for a moment is no harm here, in whichever words
     async with _opened(controller) as successor:
