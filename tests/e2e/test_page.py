@@ -319,6 +319,15 @@ def test_evidence_that_is_open_stays_open_when_the_list_is_drawn_again(browser: 
     assert window.page.locator("#events li").count() == 2
 
 
+@pytest.mark.site
+def test_link_to_the_runbook_is_that_of_the_newest_banner(browser: Browser, one: Sidecar) -> None:
+    window = _shown(browser, one)
+    for runbook in ("https://wiki/#hold", "https://wiki/#paused"):
+        banner = {"level": "warning", "sentence": "s", "action": "a", "command": "c", "runbook": runbook}
+        _show(window, one, banner=banner)
+        assert window.page.get_attribute("#banner-link a", "href") == runbook
+
+
 def test_hostile_text_is_shown_and_not_executed(browser: Browser, sidecar: StartSidecar, redis: RedisServer) -> None:
     one = sidecar(redis_url=redis.url, service="hostile", **{**FAST, "beat_interval": "300s"})
     long, rtl = "x" * 10_000, "\u05e9\u05dc\u05d5\u05dd\u202e\u200f"

@@ -78,8 +78,9 @@ function fill(id, children) {
   const parent = byId(id);
   const focused = parent.contains(document.activeElement) ? document.activeElement.textContent : null;
   const before = [...parent.children];
+  const isSame = (old, child) => ["textContent", "className", "href"].every((name) => old[name] === child[name]);
   const wanted = children.map((child) => {
-    const at = before.findIndex((old) => old.textContent === child.textContent && old.className === child.className);
+    const at = before.findIndex((old) => isSame(old, child));
     return at < 0 ? child : before.splice(at, 1)[0];
   });
   for (const old of before) old.remove();
