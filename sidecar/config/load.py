@@ -147,6 +147,7 @@ _COMPLAINTS = {
 
 _MAX_SHOWN = 256
 _NUMBER = re.compile("[0-9.]+")
+_QUOTED_URL = re.compile(r"""(['"]).*://.*\1""")  # in a complaint about a part of the value
 _BARE = "; a bare number is in seconds"
 
 
@@ -162,5 +163,5 @@ def _problem(detail: ErrorDetails, given: sources.Sources) -> str:
     if setting is not None and setting.is_duration:
         bounds = {key: durations.write(each) if key in ("ge", "le") else each for key, each in bounds.items()}
         hint = _BARE * bool(_NUMBER.fullmatch(str(value).strip()))
-    complaint = _COMPLAINTS.get(detail["type"], detail["msg"]).format(**bounds)
+    complaint = _QUOTED_URL.sub("a URL", _COMPLAINTS.get(detail["type"], detail["msg"]).format(**bounds))
     return f"{sources.variable(name)}: {shown} from {given.origin(name)} {complaint}{hint}"

@@ -35,6 +35,13 @@ def test_no_problem_repeats_a_redis_url(tmp_path: Path, giver: str) -> None:
     assert SECRET not in text
 
 
+@pytest.mark.parametrize("name", ["tls_listeners", "public_allow", "kind_limits"])
+def test_no_problem_of_a_list_repeats_a_url_in_it(name: str) -> None:
+    problem = _problems({name: f"redis://:{SECRET}@h"})
+    assert problem.startswith(f"ARBITER_{name.upper()}: the value from flag has a URL")
+    assert SECRET not in problem
+
+
 def test_effective_settings_are_one_line_each_with_value_and_origin() -> None:
     flags = {"redis_url": f"redis://user:{SECRET}@host/0?password={SECRET}", "preset": "classdojo"}
     environ = NOMAD | {"ARBITER_BUDGET_WINDOW": "300", "ARBITER_REDIS_TIMEOUT": "0.5"}
