@@ -102,7 +102,7 @@ def banner(situation: Situation) -> Banner:
     made = next(filter(None, (rule(situation) for rule in _RULES)))
     before = "Shadow mode, nothing is culled. " if situation.is_shadow else ""
     common = situation.common.sentence if situation.common and not situation.unknown else ""
-    after = f" {common[0].upper()}{common[1:]}." if common else ""
+    after = f" {_sentence(common)}" if common else ""
     return made._replace(sentence=f"{before}{made.sentence}{after}")
 
 
@@ -263,7 +263,7 @@ def _rest(situation: Situation) -> Banner:
     fleet = situation.fleet
     if situation.alone:
         do = "Set ARBITER_REDIS_URL, the same in all sidecars of the service."
-        return Banner(INFO, situation.alone, do, anchor="redis")
+        return Banner(INFO, _sentence(situation.alone), do, anchor="redis")
     if fleet is None:
         return Banner(INFO, "The fleet is not known yet: this sidecar has just started.")
     if fleet.suspect or fleet.down:  # ``rows`` has the first by name
@@ -289,6 +289,10 @@ _RULES: Final[tuple[Callable[[Situation], Banner | None], ...]] = (
 
 def _have_too_many_errors(suspects: Sequence[ContainerRow], of: int = 0) -> str:
     return f"{containers(_names(suspects), of)} {'has' if len(suspects) == 1 else 'have'} too many errors"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _names(rows: Sequence[ContainerRow]) -> list[str]:

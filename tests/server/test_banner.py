@@ -156,7 +156,7 @@ CASES: Final = {
         "health-arbiter doctor",
     ),
     "without Redis": (
-        {"unknown": Unknown("alone"), "alone": "It is alone.", "fleet": None},
+        {"unknown": Unknown("alone"), "alone": "it is alone", "fleet": None},
         "info",
         "It is alone.",
         "",
