@@ -124,6 +124,7 @@ async def test_files_of_the_page_are_for_links_of_any_site(path: str, is_remote:
         ("/hold", [WRONG], 401, 401),
         ("/hold", [RIGHT], 200, 200),
         ("/cull", [], 401, 401),
+        ("/revive", [], 401, 401),
         ("/errors", [], 200, 401),
         ("/why", [], 200, 401),
         ("/why", [RIGHT], 200, 200),
