@@ -43,10 +43,14 @@ def of_sidecar(config: Config) -> Iterator[Finding]:
     except local_api.NoSidecarError as error:
         yield warn(NO_SIDECAR, error.message)
         return
-    own = {name: getattr(config.identity, name) for name in ("namespace", "service", "instance", "mode")}
-    differing = [f"ARBITER_{name.upper()}" for name, value in own.items() if fleet.get(name) != value]
-    if fleet.get("store") != redis_urls.shown(config.redis.redis_url):
-        differing.append("ARBITER_REDIS_URL")
+    here = {name: getattr(config.identity, name) for name in ("namespace", "service", "instance", "mode")}
+    here["redis_url"] = redis_urls.shown(config.redis.redis_url)
+    there = {**fleet, "redis_url": fleet.get("store")}
+    differing = [
+        f"ARBITER_{name.upper()} (there {there.get(name)}, here {value})"
+        for name, value in here.items()
+        if there.get(name) != value
+    ]
     if differing:
         yield warn("sidecar", f"the one that answers runs with other settings: {', '.join(differing)}")
         return

@@ -155,7 +155,8 @@ def test_sidecar_that_runs_with_other_settings_is_noticed(start_thread: StartThr
     sidecar = start_thread()
     other = {"NAMESPACE": "x", "SERVICE": "other", "MODE": "shadow", "REDIS_URL": redis_server.url}
     out = _doctor(sidecar, **{f"ARBITER_{name}": value for name, value in other.items()}).out
-    named = ", ".join(f"ARBITER_{name}" for name in other)
+    there = {"NAMESPACE": "default", "SERVICE": "app", "MODE": "enforce", "REDIS_URL": "in this process"}
+    named = ", ".join(f"ARBITER_{name} (there {there[name]}, here {value})" for name, value in other.items())
     assert f"warn sidecar: the one that answers runs with other settings: {named}\n" in out
     assert redis_server.cli("KEYS", "*") == [], "it leaves nothing behind"
 
