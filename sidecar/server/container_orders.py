@@ -71,7 +71,7 @@ class ContainerOrders:
 
     async def post_revive(self, request: web.BaseRequest) -> web.Response:
         """Put the container back in balance, as a new incarnation."""
-        return await self._carry_out(request, ReviveOrdered, "revives")
+        return await self._carry_out(request, ReviveOrdered, "orders the revival of")
 
     def notice(self, record: Record) -> None:
         """Set the outcome of each order that this step decides; its last event says more than the first."""

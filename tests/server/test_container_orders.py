@@ -184,7 +184,7 @@ async def test_culled_container_is_revived(wire: RawConnection, box: Box) -> Non
     assert _told(answer) == (200, "revived", "")
     assert box.container.state is State.UP
     assert box.container.latch is None
-    assert box.log[-1] == f"alice revives instance a: stuck ({TCP})"
+    assert box.log[-1] == f"alice orders the revival of instance a: stuck ({TCP})"
     answer = await _order(wire, "/revive")
     assert _told(answer) == (409, "not_down", "")
     assert answer.json()["sentence"] == "it is up: there is nothing to revive"
