@@ -246,6 +246,10 @@ async def _container(app: str, journal: Journal, rules: Policy) -> tuple[Contain
         nameless = f"{NAMELESS[0]}{os.urandom(6).hex()}"
         return start(app, now, rules, nameless=nameless, identity=identity), IncarnationIds()
     container = memory.container(now, time.time(), rules, identity)
+    if latch := container.latch:
+        taken_out = "retired" if latch.lease else "culled"
+        text = f"still {container.state}: the state file says that this container was {taken_out}"
+        logger.warning(text, extra={"fields": {"state": container.state, "reason": latch.reason}})
     return container, IncarnationIds(memory.app_start, socket=memory.socket)
 
 

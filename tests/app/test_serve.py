@@ -46,7 +46,9 @@ async def test_cull_is_seen_by_every_observer(start: Any, caplog: pytest.LogCapt
         await eventually(lambda: json.loads(path.read_text())["latch"], timeout_s=60, what="the latch is on disk")
 
 
-async def test_sidecar_that_starts_again_finds_its_container_down(start: Any, tmp_path: Path) -> None:
+async def test_sidecar_that_starts_again_finds_its_container_down(
+    start: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     path = journal.path_of(str(tmp_path), "shop/a")
     async with start(state_dir=str(tmp_path)) as one:
         await one.report(count=0, app_start="boot-1")
@@ -59,6 +61,7 @@ async def test_sidecar_that_starts_again_finds_its_container_down(start: Any, tm
     async with start(state_dir=str(tmp_path)) as one:
         seen = one.sidecar.snapshot()
         assert (seen.container.state, seen.container.app_start) == (State.DOWN, "boot-1")
+        assert "still down: the state file says that this container was culled" in caplog.messages
         assert (seen.container.identity, seen.container.incarnation) == (before.identity, before.incarnation)
         assert seen.unix_of(seen.container.born) == pytest.approx(born - 3600, abs=5)
         assert 0 <= seen.now - seen.container.since < 300  # not since the machine was started
