@@ -9,9 +9,11 @@ The way of one error, from ``POST /errors`` to the 503; ``tests/test_walk.py`` f
 5. ``core.life.detectors.judge`` compares the window with the limits and with the fleet: a verdict.
 6. ``core.life.transitions.step`` makes the container suspect; ``controller.membership.Membership.beat`` announces it.
 7. ``core.life.culling.pursue`` wants a token after the settle, and ``controller.effects.EffectRunner.carry_out`` asks.
-8. ``store.budget.FleetBudget.claim`` reads the fleet's state, and ``core.fleet.decide.decide`` applies every gate.
+8. ``store.budget.FleetBudget.claim`` reads the fleet's state, and ``core.fleet.decide.decide`` answers: with a refusal
+   if one of the gates in ``core.fleet.gates.refuse_claim`` refuses.
 9. ``core.life.culling.answered`` takes the reply from the inbox: with a token the container drains.
-10. ``server.public.PublicServer.answer`` answers the next poll from the snapshot: 503.
+10. ``server.public.PublicServer.answer`` answers the next poll from the snapshot, in which the container is out of
+    balance: 503, and ``server.health.Health.body_of_down`` says why.
 """
 
 __version__ = "0.3.0"
