@@ -108,12 +108,12 @@ def as_text(event: Event) -> str:
     at, what = f"{datetime.fromtimestamp(event['at'], UTC):%Y-%m-%d %H:%M:%S}Z", event["what"]
     took = "" if event["seconds"] is None else f"{_TOOK.get(what, 'after')} {span(event['seconds'])}"
     detail, *rest = event["detail"].splitlines() or [""]
-    # The reason of a hold is a person's sentence, and that of others one word.
-    is_sentence = " " in event["reason"]
-    columns = [event["instance"], event["kind"], "" if is_sentence else event["reason"]]
+    # The reason of these orders is a person's text, also if it is a single word; that of others is a word of the table.
+    is_by_person = what in {"hold", "hold_lost", "revived"} and bool(event["author"])
+    columns = [event["instance"], event["kind"], "" if is_by_person else event["reason"]]
     author = f"by {event['author']}" if event["author"] else ""
     traits = [f"{name} {event[field]}" for field, name in _TRAITS.items() if event.get(field)]
-    details = "  ".join(filter(None, [author, took, *traits, event["reason"] if is_sentence else "", detail]))
+    details = "  ".join(filter(None, [author, took, *traits, event["reason"] if is_by_person else "", detail]))
     lines = [plain(_COLUMNS.format(at, what, *(column or "-" for column in columns)) + details)]
     lines += [f"    {plain(line.expandtabs())}" for line in rest[:DETAIL_LINES]]
     if (left_out := len(rest) - DETAIL_LINES) > 0:

@@ -108,11 +108,19 @@ LINES: Final = {
     "nothing but its word": (Entry("culled", EVENT.at, "web-1"), "culled         web-1                 -           -"),
     "of the fleet, with what would move the cursor": (
         Entry("hold", EVENT.at, "", "", "\x1b[2J\n\ud800", "ann"),
-        "hold           -                     -           ?[2J??      by ann",
+        "hold           -                     -           -           by ann  ?[2J??",
     ),
     "a reason in words": (
         Entry("hold", EVENT.at, "", "", "look at it", "ann", 60.0),
         "hold           -                     -           -           by ann  for 1m  look at it",
+    ),
+    "a person's reason of one word": (
+        Entry("hold_lost", EVENT.at, "", "", "deploy", "ann", 60.0),
+        "hold_lost      -                     -           -           by ann  with a rest of 1m  deploy",
+    ),
+    "a revival without an order": (
+        Entry("revived", EVENT.at, "web-1", "", "not_replaced", seconds=60.0),
+        "revived        web-1                 -           not_replaced  after 1m",
     ),
     "a refusal": (
         Entry("denied", EVENT.at, "web-1", "redis", "window", "", 60.0),
