@@ -190,8 +190,8 @@ def _of_task(pair: Pair) -> Iterator[Finding]:
 
 def _of_secrets(arbiter: Block) -> Iterator[Finding]:
     name, config, env = name_of(arbiter), field(arbiter, "Config", Block()), field(arbiter, "Env", Block())
-    words = [field(config, "command", ""), *map(str, [*field(config, "args", list[str]()), *env.values()])]
-    if any(map(_PASSWORD.search, words)):
+    words = [config.get("command"), config.get("args"), *env.values()]  # the driver decides of which type they are
+    if any(_PASSWORD.search(str(word)) for word in words):
         yield _fail(f"a password stands in the args or the env of {name}, for all who read the job; use a template")
     if any(field(template, "ChangeMode", "restart") == "restart" for template in blocks(arbiter, "Templates")):
         yield _warn(f"change_mode restart of a template of {name} restarts the whole fleet at once; set noop")

@@ -135,6 +135,7 @@ TRAPS: Final[dict[str, tuple[Changes, str]]] = {
     "lifecycle": ({f"{ARBITER}.Lifecycle": None}, "warn arbiter has no lifecycle with sidecar = true"),
     "memory": ({f"{ARBITER}.Resources.MemoryMB": 127}, "warn memory 127 of arbiter: below 128"),
     "secret in args": ({f"{ARBITER}.Config.args": ["--redis-url", "redis://:p@h"]}, "FAIL a password stands in"),
+    "secret in a command of words": ({f"{ARBITER}.Config.command": ["x", "redis://:p@h"]}, "FAIL a password stands in"),
     "secret in env": (env(REDIS_URL="redis://:p@h"), "FAIL a password stands in the args or the env of arbiter"),
     "change_mode": ({f"{TEMPLATE}.ChangeMode": None}, "warn change_mode restart of a template of arbiter restarts"),
     "reschedule limited": ({"ReschedulePolicy.Attempts": 3}, SLOW),
