@@ -266,11 +266,10 @@ def _rest(situation: Situation) -> Banner:
         return Banner(INFO, _sentence(situation.alone), do, anchor="redis")
     if fleet is None:
         return Banner(INFO, "The fleet is not known yet: this sidecar has just started.")
-    if fleet.suspect or fleet.down:  # ``rows`` has the first by name
+    if fleet.suspect or fleet.down:  # ``rows`` has the first by name, and the own container as it is since its beat
         said = f"{fleet.suspect} of {fleet.alive} containers are suspect, {fleet.down} drain or are down."
-        return Banner(
-            WARNING, said, "The list is too long for them: look at the events.", "health-arbiter events --since 1h"
-        )
+        do = "The list does not show them: look at the events."
+        return Banner(WARNING, said, do, "health-arbiter events --since 1h")
     return Banner(OK, f"All is well: {fleet.alive} container{'s' * (fleet.alive != 1)}, none suspect, none down.")
 
 

@@ -234,6 +234,7 @@ def test_store_that_is_away_is_named() -> None:
             "A restart is no remedy: repair what is behind redis, or roll back, then health-arbiter release.",
         ),
         ("hold", "Ask anna before you end it."),
+        ("suspects that are not listed yet", "The list does not show them: look at the events."),
     ],
 )
 def test_action_fits_the_number_of_suspects_and_their_refusal(case: str, action: str) -> None:
