@@ -288,3 +288,4 @@ def test_each_command_explains_itself_and_its_exit_codes(capsys: pytest.CaptureF
     assert out.lower().startswith(f"usage: health-arbiter {name} ")
     assert "Exit codes:" in out
     assert " 2 " in out
+    assert ("--url " in out) == ("--url URL" in out)

@@ -102,6 +102,19 @@ async def test_suspect_that_reports_only_errors_has_the_floor_at_once_and_rises_
 
 
 @in_virtual_time
+async def test_one_error_under_a_tenth_of_the_load_is_as_bad_as_ten_under_all_of_it() -> None:
+    async with ControllerRig(window_s=10) as rig:
+        await rig.beat_answered(TEN)
+        await rig.errors(5)
+        await rig.advance(9)
+        await rig.errors(1)
+        await rig.advance(3)  # the window has this error alone, and no second with all of the load
+        assert rig.controller.snapshot.evidence.errors == 1
+        await rig.answered(Granted(1, 10))
+        assert rig.state() is State.DRAINING
+
+
+@in_virtual_time
 async def test_weight_follows_at_once_how_many_suffer() -> None:
     async with ControllerRig(window_s=600) as rig:
         await rig.beat_answered(TEN)
