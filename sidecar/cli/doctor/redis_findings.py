@@ -135,8 +135,9 @@ def _persistence(info: Info, save: str | Unknown) -> Finding:
     if info.get("aof_enabled") == "1":
         return ok("persistence", "append-only file")
     if isinstance(save, Unknown):
-        text = f"no append-only file, and whether it takes snapshots is not known: {reasons.unreachable(save)}"
-        return warn("persistence", text)
+        is_refused = save.error == "permission"
+        why = "this user may not use CONFIG GET; claims do not need it" if is_refused else reasons.unreachable(save)
+        return warn("persistence", f"no append-only file, and whether it takes snapshots is not known: {why}")
     if save:
         return ok("persistence", "snapshots: a restart forgets what came after the last one")
     return warn("persistence", "none: a restart forgets all culls; set appendonly yes")
@@ -166,7 +167,8 @@ def of_fleet(members: MemberList | Unknown, instance: str) -> Iterator[Finding]:
     yield ok("scripts", f"they run; {members.used} tokens are in use")
     names = [member.instance for member in members.members]
     if others := sum(name != instance for name in names):
-        yield ok("shared", f"{others} other instances are seen, {'and' if instance in names else 'but not'} this one")
+        seen = "1 other instance is" if others == 1 else f"{others} other instances are"
+        yield ok("shared", f"{seen} seen, {'and' if instance in names else 'but not'} this one")
     else:
         text = "no other instance is seen: they use another store (URL, namespace, service, mode), or do not run"
         yield warn("shared", text)

@@ -78,7 +78,7 @@ def test_shared_server_with_a_fleet_on_it_is_well(start_thread: StartThread, sta
     assert done.code == 0
     assert set(levels(done).values()) == {"ok"}
     assert done.out.startswith(f"ok   reachable: redis://app:***@127.0.0.1:{server.port}/0 answers\n")
-    assert "ok   shared: 1 other instances are seen, and this one\n" in done.out
+    assert "ok   shared: 1 other instance is seen, and this one\n" in done.out
     assert "ok   write: a key of the service was written and removed again\n" in done.out
     assert f"ok   public: {sidecar.settings['public_listen']}: /livez is 200\n" in done.out
     assert done.out.splitlines()[-1].startswith("ok   files: ")
