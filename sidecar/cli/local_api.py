@@ -29,7 +29,8 @@ from sidecar.server.public_http import TAKES_NO_BODY
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-HINT: Final = "name its file in ARBITER_TOKEN_FILE (or --token-file), or put it into ARBITER_TOKEN"
+HINT_FILE: Final = "name its file in ARBITER_TOKEN_FILE (or --token-file)"
+HINT: Final = f"{HINT_FILE}, or put it into ARBITER_TOKEN"
 WHERE: Final[tuple[str, ...]] = ("config", "local_listen", "socket", "token_file")
 """The settings that are options of the commands that ask a sidecar."""
 
@@ -221,8 +222,9 @@ def _check(sidecar: Listener, path: str, reply: Reply) -> None:
     """Raise what is wrong with the reply, if it is not that of a sidecar's own listener, or not to our token."""
     if not isinstance(reply.value, dict):
         raise NoSidecarError(f"{sidecar} does not answer as a sidecar does: not an object")
-    if sidecar.is_elsewhere and reply.status == NO_TOKEN:
-        raise click.UsageError(f"{sidecar} wants its token, or another one: {HINT}")
+    if reply.status == NO_TOKEN:
+        hint = HINT if sidecar.is_elsewhere else HINT_FILE
+        raise click.UsageError(f"{sidecar} wants its token, or another one: {hint}")
     if not str(reply.value.get("error")).endswith((NOT_SERVED, TAKES_NO_BODY)):
         return
     if sidecar.is_elsewhere and path in ("/cull", "/revive"):

@@ -114,7 +114,10 @@ def test_wrong_token_is_refused_and_the_right_one_is_read_from_its_file(
     for given in (str(run_dir / "wrong"), str(run_dir / "none"), ""):
         done = command(sidecar, *HOLD, ARBITER_TOKEN_FILE=given)
         assert (done.code, done.out) == (2, "")
-        assert done.err.startswith("health-arbiter: Authorization: ")
+        assert done.err.endswith(
+            "(ARBITER_LOCAL_LISTEN) wants its token, or another one: "
+            "name its file in ARBITER_TOKEN_FILE (or --token-file)\n"
+        )
         assert SECRET not in done.err
         assert command(sidecar, "fleet", ARBITER_TOKEN_FILE=given).code == 0
     assert command(sidecar, *HOLD).code == 0
