@@ -6,6 +6,7 @@ import pytest
 
 from harness.cases import cases
 from harness.containers import (
+    AGING,
     APP,
     DENIED,
     DOWN,
@@ -15,6 +16,7 @@ from harness.containers import (
     LATCH,
     ORDERED,
     POLICY,
+    RETIRING,
     REVIVED,
     SICK,
     STARTING,
@@ -29,6 +31,7 @@ from harness.containers import (
     heard,
     lease,
     leased,
+    retiring,
     step,
     step_and_beat,
 )
@@ -37,6 +40,7 @@ from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container, resume
 from sidecar.core.life.culling import honour_s
 from sidecar.core.life.events import (
+    BeatUnanswered,
     ClearWindow,
     CullOrder,
     GiveBack,
@@ -122,6 +126,17 @@ def test_claim_waits_for_the_answer_to_a_request_for_a_lease_and_no_longer(event
     answered_late, _ = step(waiting, leased(DENIED), 9.5, POLICY)
     assert answered_late.due == 8.0
     assert asks(step(answered_late, SICK, 9.5, POLICY)[1]) == [f"{APP}/one"]
+
+
+def test_order_waits_for_an_answer_about_a_lease_but_not_for_a_beat_and_a_refusal_lets_the_retirement_go_on() -> None:
+    ordered, _ = step(retiring(), ORDERED, 101.0, AGING)
+    ordered, _ = step(ordered, BeatUnanswered("timeout"), 102.0, AGING)
+    ordered, _ = step(ordered, leased(DENIED), 103.0, AGING)
+    assert ordered.due == 101.0
+    ordered, effects = step(ordered, FINE, 103.0, AGING)
+    assert asks(effects) == [f"{APP}/one"]
+    back, _ = step(ordered, answered(ordered, DENIED), 104.0, AGING)
+    assert (back.state, back.due) == (RETIRING, 104.0)
 
 
 def test_suspect_with_old_errors_claims_nothing_until_another_error_or_an_order() -> None:

@@ -39,6 +39,7 @@ from harness.containers import (
     lease,
     leased,
     reachable,
+    retired,
     step,
     step_and_beat,
 )
@@ -54,6 +55,7 @@ from sidecar.core.life.events import (
     ClearWindow,
     CullOrder,
     CullOrdered,
+    GiveBack,
     Judged,
     ReviveOrdered,
     SaveMemory,
@@ -261,6 +263,36 @@ def test_suspect_knows_why_it_was_refused_until_it_recovers(
     container, _ = step(container._replace(outstanding=None), FINE, now, POLICY)
     assert (container.refused, container.answer, container.answered_at) == ((), answers[-1], now - 60.0)
     assert step(container, SICK, now, POLICY)[0].answer is None, "an answer to the last suspicion"
+
+
+@cases(
+    "answers, may_have",
+    {
+        "denied": ([DENIED], False),
+        "an unclear answer": ([UNKNOWN], True),
+        "then denied": ([UNKNOWN, DENIED], False),
+        "then denied for a hold, before the store looked": ([UNKNOWN, HELD], True),
+        "denied for a hold alone": ([HELD], False),
+    },
+)
+def test_suspect_that_recovers_gives_back_a_token_that_it_may_have(answers: list[Answer], *, may_have: bool) -> None:
+    container, now = asking(), 3.0
+    for answer in answers:
+        container, _ = step(container, SICK, now, POLICY)
+        container, _ = step(container, answered(container, answer), now, POLICY)
+        now += 60.0
+    returned = []
+    for look in (FINE, SICK, FINE):
+        container, effects = step(container, look, now, POLICY)
+        returned += effects
+    assert returned == [GiveBack(f"{APP}/one")] * may_have, "once"
+
+
+def test_second_answer_takes_nothing_from_a_container_that_is_out_of_balance_or_would_be() -> None:
+    would_be, by_claim = asking(SHADOW), answered(asking(SHADOW), GRANTED)
+    would_be, _ = step(would_be, by_claim, 4.0, SHADOW)
+    for container, granted, policy in ((would_be, by_claim, SHADOW), (retired(), leased(GRANTED), AGING)):
+        assert step(container, granted, 200.0, policy) == (container, ())
 
 
 # -- the cause --------------------------------------------------------------------------------------------------
