@@ -150,6 +150,12 @@ def test_busy_container_is_left_alone_until_its_maximum(rows: list[Row]) -> None
     check_story(rows, PATIENT)
 
 
+def test_retirement_that_begins_anew_knows_no_answer_of_the_last_one() -> None:
+    container = check_story([*DUE, (105, DENIED, RETIRING, []), (106, BUSY, UP, [])], PATIENT)
+    assert container.lease_answer == DENIED
+    assert step(container, FINE, 107.0, PATIENT)[0].lease_answer is None
+
+
 # -- culls come first -----------------------------------------------------------------------------------------
 
 

@@ -281,7 +281,7 @@ def test_suspect_that_recovers_gives_back_a_token_that_it_may_have(answers: list
         container, _ = step(container, SICK, now, POLICY)
         container, _ = step(container, answered(container, answer), now, POLICY)
         now += 60.0
-    returned = []
+    returned: list[object] = []
     for look in (FINE, SICK, FINE):
         container, effects = step(container, look, now, POLICY)
         returned += effects
