@@ -315,6 +315,24 @@ async def test_step_that_always_fails_is_tried_once_a_second_and_not_in_a_spin()
         assert rig.budget.asked == ["web/a/-"]
 
 
+@in_virtual_time
+async def test_two_transitions_that_are_due_within_a_second_are_both_on_time() -> None:
+    async with ControllerRig(POLICY._replace(drain_s=0.5)) as rig:
+        await rig.errors(5)
+        await rig.advance(3.25)
+        await rig.answered(GRANTED)
+        await rig.advance(0.5)
+        assert rig.state() is State.DOWN
+
+
+@in_virtual_time
+async def test_container_that_is_not_up_is_shown_anew_each_second_though_nothing_is_counted() -> None:
+    async with ControllerRig(POLICY._replace(grace_s=30.0)) as rig:
+        for _ in range(5):
+            await rig.advance(1.0)
+            assert (rig.state(), rig.loop.time() - rig.controller.snapshot.now < 1.0) == (State.STARTING, True)
+
+
 # -- the controller and each detector: what counts against an app, when it is noticed, and what ends it --------------
 
 

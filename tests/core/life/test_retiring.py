@@ -180,6 +180,11 @@ def test_lease_that_was_granted_before_by_a_lost_answer_lasts_as_long_as_the_sto
     assert (after.state, after.lease_ends) == (DOWN, 510.0)
 
 
+def test_lease_that_was_granted_for_longer_than_is_set_now_ends_when_the_setting_says() -> None:
+    container, _ = step(retiring(), leased(GRANTED._replace(replayed=True, left_s=600.0)), 102.0, AGING)
+    assert container.lease_ends == 102.0 + AGING.retire_timeout_s
+
+
 def test_lease_that_is_nearly_over_is_given_back_and_asked_for_anew() -> None:
     container, effects = step(retiring(), leased(GRANTED._replace(left_s=10.5), took_s=0.5), 100.5, AGING)
     assert (container.state, container.latch, effects) == (RETIRING, None, (RELEASE,))
