@@ -223,6 +223,21 @@ async def test_change_that_concerns_the_fleet_is_told_at_once(before: Container,
         assert len(scene.beats) == (2 if after is STOPPING else 3)
 
 
+@in_virtual_time
+async def test_goodbye_is_repeated_until_it_is_answered() -> None:
+    async with beating() as scene:
+        await scene.advance(1)
+        scene.answer = AWAY
+        await scene.becomes(STOPPING)
+        await scene.advance(2 * INTERVAL_S)
+        assert len(set(scene.said[1:])) == 1 < len(scene.said[1:])
+        scene.answer = FLEET
+        await scene.advance(INTERVAL_S)
+        count = len(scene.beats)
+        await scene.advance(2 * INTERVAL_S)
+        assert (scene.last.presence, len(scene.beats)) == (Presence.GONE, count)
+
+
 @pytest.mark.parametrize(("interval_s", "pause_s"), [(10.0, 2.0), (2.0, 1.0), (0.5, 0.5)])
 @in_virtual_time
 async def test_suspect_beats_more_often_until_it_is_one_no_more(interval_s: float, pause_s: float) -> None:
