@@ -27,7 +27,8 @@ pytestmark = pytest.mark.process
 TOP: Final = Path(__file__).parents[2]
 WAITS: Final = (
     """curl -s 127.0.0.1:9180/fleet | grep -q '"alive": 2'""",
-    "curl -s 127.0.0.1:9281/health | grep -q 'is replaced'",
+    # The health of `two` says it first; then its beat and its ledger have to reach `one`.
+    "curl -s 127.0.0.1:9281/health | grep -q 'is replaced' && health-arbiter why two | grep -qzE 'two +d.*  culled'",
     """curl -s 127.0.0.1:9180/verdict | grep -q '"outcome": "denied"'""",
     """curl -s 127.0.0.1:9180/verdict | grep -qE '"state": "(draining|down)"'""",
 )
