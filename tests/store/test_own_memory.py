@@ -129,6 +129,15 @@ def test_hold_that_this_sidecar_has_set_is_missed_by_its_later_beats(
     assert (seen.has_unrecorded_loss, seen.lost is not None) == (is_lost, is_lost)
 
 
+def test_each_beat_is_decided_until_the_first_decision_and_during_a_probation() -> None:
+    own = OwnBeats(WINDOW_ONLY, lambda: 0.0)
+    due = [own.is_due()]
+    for is_watched in (True, True, False):
+        own.attended(Attended(is_watched=is_watched))
+        due.append(own.is_due())
+    assert due == [True, True, True, False]
+
+
 def test_newcomer_has_waited_since_the_first_decision() -> None:
     now_s, waits_us = [0.0], []
     own = OwnBeats(WINDOW_ONLY, lambda: now_s[0])
