@@ -84,6 +84,18 @@ async def test_saved_memory_is_loaded_by_the_next_sidecar(kept: Kept, tmp_path: 
     assert kept.failures == []
 
 
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+async def test_saving_leaves_no_file_open(kept: Kept) -> None:
+    await kept.journal.save(NAMED)
+    before = _open_files()
+    for memory in (LATCHED, NAMED):
+        await kept.journal.save(memory)
+    assert _open_files() == before
+
+
 def test_memory_goes_on_as_the_container_that_it_is_of() -> None:
     unix = 1_700_000_004.25
     culled = LATCHED.container(100.0, unix, Policy(), RandomIdentity("lease-2"))

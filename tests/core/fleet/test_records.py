@@ -40,6 +40,7 @@ def test_record_is_read_as_it_was_written(record: StoredRecord) -> None:
     assert type(record).load(record.dump()) == record
     assert json.loads(record.dump())["f"] == 1
     assert record.dump().isascii()
+    assert '": ' not in record.dump(), "each row is read with every view"
 
 
 @each
