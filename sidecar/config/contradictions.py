@@ -130,11 +130,17 @@ def _redis(c: Config) -> Iterator[str]:
 def _listeners(c: Config) -> Iterator[str]:
     if c.server.local_listen == addresses.OFF and not c.server.socket:
         yield "LOCAL_LISTEN: off needs an ARBITER_SOCKET: the app could not report errors"
-    host, port = addresses.port_of(c.app.app_port) if c.app.app_port else ("", 0)
-    for name in ("local_listen", "public_listen", "agent_listen", "page_listen") if host in _LOOPBACK else ():
-        address = getattr(c.server, name)
-        if address != addresses.OFF and addresses.split(address)[1] == port:
-            yield f"APP_PORT: {port} is a port of the sidecar (ARBITER_{name.upper()}={address}): name that of the app"
+    app_host, app_port = addresses.port_of(c.app.app_port) if c.app.app_port else ("", 0)
+    names: dict[str, str] = {}
+    for name in ("local_listen", "public_listen", "agent_listen", "page_listen"):
+        address, variable = getattr(c.server, name), f"ARBITER_{name.upper()}"
+        port = 0 if address == addresses.OFF else addresses.split(address)[1]
+        if port == 0:  # off, or the kernel chooses
+            continue
+        if app_host in _LOOPBACK and port == app_port:
+            yield f"APP_PORT: {port} is a port of the sidecar ({variable}={address}): name that of the app"
+        if names.setdefault(address, variable) != variable:
+            yield f"{name.upper()}: {address} is the address of {names[address]}, too: each needs its own"
 
 
 def _token(c: Config) -> Iterator[str]:

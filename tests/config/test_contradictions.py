@@ -66,6 +66,7 @@ def _problems(given: str) -> list[str]:
         ("app_port=[::1]:9182", "APP_PORT AGENT_LISTEN"),
         # token and certificate
         ("page_listen=127.0.0.1:0", "PAGE_LISTEN TOKEN_FILE"),
+        ("public_listen=127.0.0.1:9180", "PUBLIC_LISTEN LOCAL_LISTEN"),
         ("page_listen=127.0.0.1:0 token_file=/nowhere/token", "TOKEN_FILE"),
         ("token_file=/dev/null", "TOKEN_FILE"),
         (f"tls_key={__file__}", "TLS_KEY TLS_CERT"),
@@ -125,6 +126,7 @@ def test_contradiction_is_one_line_that_names_its_settings(given: str, named: st
         "agent_listen=off local_listen=off socket=/s",
         "app_port=app:9181",
         "app_port=9182 agent_listen=off",
+        "public_listen=127.0.0.1:0 agent_listen=127.0.0.1:0",
     ],
 )
 def test_last_value_that_still_makes_sense_is_taken(given: str) -> None:
