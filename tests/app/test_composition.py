@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from harness.composition import WORD, Composed, Facts, composed, on_any_port, with_every_part
+from sidecar.controller.journal import Journal, Memory
 from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.fleet.fleet_events import FleetWatch
 
@@ -160,6 +161,15 @@ async def test_app_that_does_not_listen_is_a_metric_and_a_warning(
     sentence = "nobody listens at ARBITER_APP_PORT 9: a restart of the app in place is not noticed"
     assert [record.message for record in caplog.records] == whole.sidecar.warnings() == [sentence]
     assert not whole.sidecar.app_port._is_well()  # it is still starting
+
+
+async def test_sidecar_knows_the_socket_of_the_app_beside_which_it_starts_again(tmp_path: Path) -> None:
+    config = with_every_part(tmp_path)
+    app = config.identity.app
+    await Journal(tmp_path, app, lambda *_: None).save(Memory(app, "boot-1", "boot-1", socket="4711"))
+    async with composed(config) as one:
+        assert one.sidecar.controller.container.app_start == "boot-1"
+        assert one.sidecar.controller.ids.socket == "4711"
 
 
 # -- who may ask what ---------------------------------------------------------------------------------------------
