@@ -16,8 +16,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sidecar.core.life.container import Container, Record
+from sidecar.core.life.container import Container
 from sidecar.core.life.events import Moved
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Latch, State
 from sidecar.net.threads import in_thread
 

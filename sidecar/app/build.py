@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from sidecar.config.settings import Config
     from sidecar.core.app_reports import Report
     from sidecar.core.fleet.members import About
-    from sidecar.core.life.container import Snapshot
+    from sidecar.core.life.snapshot import Snapshot
     from sidecar.inputs.app_port import AppPort
     from sidecar.inputs.scrape import Scraper
     from sidecar.notify.messenger import Messenger

@@ -7,8 +7,9 @@ from typing import Final
 from sidecar.core.claims import Beat, Presence
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.members import About
-from sidecar.core.life.container import Container, Snapshot
+from sidecar.core.life.container import Container
 from sidecar.core.life.detectors import RATIO_MIN_REQUESTS
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence
 
 MILLION: Final = 1_000_000

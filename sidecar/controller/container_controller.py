@@ -24,7 +24,7 @@ from sidecar.core.claims import REVIVED, RandomIdentity, request_id
 from sidecar.core.explain.samples import CullEvidence
 from sidecar.core.life import transitions
 from sidecar.core.life.assessment import Assessment
-from sidecar.core.life.container import Container, Record, Snapshot
+from sidecar.core.life.container import Container
 from sidecar.core.life.culling import is_drained
 from sidecar.core.life.events import (
     Answered,
@@ -40,6 +40,7 @@ from sidecar.core.life.events import (
     Trigger,
 )
 from sidecar.core.life.retiring import due_at
+from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.types import CHECK_JITTER, Policy, State, Verdict
 
 _WELL: Final = (State.UP, State.RETIRING)

@@ -29,7 +29,6 @@ from sidecar.core.fleet.fleet_events import (
     StoreAway,
     StoreBack,
 )
-from sidecar.core.life.container import Record
 from sidecar.core.life.events import (
     Culled,
     CullOrder,
@@ -43,6 +42,7 @@ from sidecar.core.life.events import (
     TokenAnswered,
     WouldCull,
 )
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import DETAIL_LIMIT, Entry, Hold, State, Verdict
 
 ORDERED: Final = "ordered"

@@ -24,8 +24,8 @@ from sidecar.controller.beats import beat_of, is_refused
 from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import Beat, Fleet, Presence, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
-from sidecar.core.life.container import Snapshot
 from sidecar.core.life.events import BeatAnswered, BeatUnanswered
+from sidecar.core.life.snapshot import Snapshot
 
 FIRST_AFTER_S: Final = 0.25
 """The import of the Redis client takes 50 ms of CPU time; the first polls come before it. A suspect does not wait."""

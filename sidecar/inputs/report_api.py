@@ -11,7 +11,7 @@ from aiohttp import hdrs
 from sidecar.core.app_reports import Heartbeat, Report
 from sidecar.core.claims import Denied, Unknown
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Snapshot
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import State
 from sidecar.inputs.report_bodies import read_errors, read_results
 from sidecar.net import web

@@ -16,8 +16,8 @@ from sidecar.core.claims import Denied, Fleet, Presence
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord, CausePaused, FleetEvent, HoldBegan
 from sidecar.core.fleet.members import Member
-from sidecar.core.life.container import Record
 from sidecar.core.life.events import Event, NotHonoured, TokenAnswered
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Entry
 
 if TYPE_CHECKING:

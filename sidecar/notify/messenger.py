@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sidecar.core.claims import Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.fleet.members import Member
-from sidecar.core.life.container import Record
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Entry
 from sidecar.notify.messages import Alert, concerned, fields_of, of_action, of_beat, of_step, redis_away
 from sidecar.notify.webhook import UndeliveredError, Webhook

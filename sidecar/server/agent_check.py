@@ -13,7 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from sidecar.core.life.container import Container, Snapshot
+from sidecar.core.life.container import Container
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import State
 from sidecar.net.listening import Listening

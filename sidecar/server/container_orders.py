@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from sidecar.core.claims import Answer, Denied, Granted
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Container, Record
+from sidecar.core.life.container import Container
 from sidecar.core.life.events import (
     CullOrder,
     CullOrdered,
@@ -28,6 +28,7 @@ from sidecar.core.life.events import (
     TokenAnswered,
     WouldCull,
 )
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import State
 from sidecar.net import web
 from sidecar.server import replies, request_check

@@ -17,7 +17,8 @@ from dataclasses import KW_ONLY, dataclass
 from math import inf
 from typing import Final
 
-from sidecar.core.life.container import Container, Snapshot
+from sidecar.core.life.container import Container
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import State
 from sidecar.net.http_error import HttpError
 from sidecar.server.public_http import PublicAnswer, PublicRequest

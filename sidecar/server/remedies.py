@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from sidecar.core.claims import Answer, Denied, Unknown
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Snapshot
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Hold, State
 from sidecar.server.banner import clock
 

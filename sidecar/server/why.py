@@ -20,7 +20,8 @@ from sidecar.core.claims import Denied, Fleet, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, ErrorSample
 from sidecar.core.fleet import members as fleet_members
-from sidecar.core.life.container import Container, Snapshot
+from sidecar.core.life.container import Container
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Entry, Hold, State
 from sidecar.net import web
 from sidecar.net.http_error import HttpError

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from sidecar.core.app_reports import Missed, Sample
     from sidecar.core.fleet.fleet_events import BeatRecord
-    from sidecar.core.life.container import Record
+    from sidecar.core.life.snapshot import Record
     from sidecar.core.types import Entry
     from sidecar.telemetry.log import Log
     from sidecar.telemetry.metrics import Metrics

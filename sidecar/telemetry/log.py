@@ -29,7 +29,7 @@ from sidecar.core.fleet.fleet_events import (
     StoreBack,
 )
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.life.container import Container, Record
+from sidecar.core.life.container import Container
 from sidecar.core.life.events import (
     Culled,
     Event,
@@ -46,6 +46,7 @@ from sidecar.core.life.events import (
     WouldCull,
     WouldRetire,
 )
+from sidecar.core.life.snapshot import Record
 
 SAMPLE_S: Final = 60.0
 

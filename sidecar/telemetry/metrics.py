@@ -21,7 +21,6 @@ from sidecar.core.app_reports import Missed, Sample
 from sidecar.core.claims import Fleet, Granted, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.fleet_events import BeatRecord
-from sidecar.core.life.container import Record
 from sidecar.core.life.events import (
     Checked,
     Culled,
@@ -35,6 +34,7 @@ from sidecar.core.life.events import (
     WouldCull,
     WouldRetire,
 )
+from sidecar.core.life.snapshot import Record
 
 CLAIM_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from sidecar.core.app_reports import ErrorLevel
 from sidecar.core.claims import CauseTrial, Fleet
-from sidecar.core.life.container import Snapshot
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import State
 
 Counts = Mapping[str, int]

@@ -23,8 +23,9 @@ from sidecar.actions.actuator import (
     RefusedError,
     UnreadError,
 )
-from sidecar.core.life.container import Container, Record
+from sidecar.core.life.container import Container
 from sidecar.core.life.events import Moved
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Evidence, Latch, State
 
 LATCH = Latch("claim", 1.0, "reason")

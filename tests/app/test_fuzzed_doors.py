@@ -21,7 +21,8 @@ from sidecar.config.addresses import split
 from sidecar.config.selectors import parse_selectors
 from sidecar.config.syntax import KIND
 from sidecar.core.app_reports import ErrorReport, Report, Results
-from sidecar.core.life.container import Snapshot, start
+from sidecar.core.life.container import start
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Policy
 from sidecar.inputs import report_api
 from sidecar.inputs.counter_increments import SeriesUse

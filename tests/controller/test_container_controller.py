@@ -17,8 +17,8 @@ from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.journal import Memory
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Results
 from sidecar.core.claims import Answer, Denied, Fleet, Granted, Unknown
-from sidecar.core.life.container import Record, Snapshot
 from sidecar.core.life.events import Checked, Culled, StopRequested
+from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.measure.measurements import RESULTS_KEPT_S
 from sidecar.core.types import Latch, State
 

@@ -19,8 +19,9 @@ from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, RETURN_BEATS, M
 from sidecar.controller.runtime import Runtime
 from sidecar.core.app_reports import ErrorReport, Results
 from sidecar.core.claims import Beat, Claim, Denied, Fleet, Granted, LeaseRequest, Presence, RandomIdentity, Unknown
-from sidecar.core.life.container import Snapshot, start
+from sidecar.core.life.container import start
 from sidecar.core.life.events import CullOrdered, ReviveOrdered
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Latch, Policy, State
 
 # -- the controller and the membership: claims never overtake beats, and a token that is not used is given back ------

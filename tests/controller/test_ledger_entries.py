@@ -42,7 +42,6 @@ from sidecar.core.fleet.fleet_events import (
     StoreBack,
 )
 from sidecar.core.life import transitions
-from sidecar.core.life.container import Record
 from sidecar.core.life.events import (
     AppRestarted,
     Culled,
@@ -57,6 +56,7 @@ from sidecar.core.life.events import (
     TokenAnswered,
     Trigger,
 )
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import DETAIL_LIMIT, ENTRY_WORDS, Entry, Evidence, Hold, Policy, State
 
 WALL_S = 1_000.0

@@ -28,8 +28,9 @@ from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import Beat, Fleet, Presence, Unknown
 from sidecar.core.fleet.common_trait import Traits
 from sidecar.core.fleet.members import About
-from sidecar.core.life.container import Container, Snapshot, start
+from sidecar.core.life.container import Container, start
 from sidecar.core.life.events import BeatAnswered, BeatUnanswered
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Latch, State
 
 INTERVAL_S = 10.0

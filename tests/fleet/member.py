@@ -25,8 +25,9 @@ from sidecar.core.app_reports import ErrorReport, Report
 from sidecar.core.claims import RandomIdentity
 from sidecar.core.fleet.fleet_events import BeatRecord
 from sidecar.core.life.assessment import Assessment
-from sidecar.core.life.container import Container, Record, Snapshot, start
+from sidecar.core.life.container import Container, start
 from sidecar.core.life.events import StopRequested
+from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.measure.measurements import Measurements
 from sidecar.core.measure.weight import FULL, Weight
 from sidecar.core.types import US_PER_S

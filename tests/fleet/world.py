@@ -20,8 +20,8 @@ from sidecar.controller.journal import Memory
 from sidecar.core.app_reports import ErrorReport, Report, Results
 from sidecar.core.claims import Answer, Denied, Fleet, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord
-from sidecar.core.life.container import Record
 from sidecar.core.life.events import Culled, Moved, TokenAnswered
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import US_PER_S, State
 from sidecar.store.budget import FleetBudget
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sidecar.controller.effects import CullHook
-    from sidecar.core.life.container import Container, Record, Snapshot
+    from sidecar.core.life.container import Container
+    from sidecar.core.life.snapshot import Record, Snapshot
 
 WALL_S = 1_700_000_000.0
 POLICY = Policy(error_limit=5, check_interval_s=10.0, settle_s=3.0, drain_s=10.0)

@@ -15,7 +15,8 @@ from harness.raw_http import Observed, RawConnection, chunked, get, post
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Load, Report, Results
 from sidecar.core.claims import Answer, Claim, Denied, Granted, Unknown
 from sidecar.core.explain import reasons
-from sidecar.core.life.container import Snapshot, start
+from sidecar.core.life.container import start
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Latch, Policy, Reason, State, Verdict
 from sidecar.inputs import report_api
 from sidecar.inputs.report_api import SMALL_BODY

@@ -12,8 +12,8 @@ from sidecar.config.settings import IdentityConfig
 from sidecar.core.claims import CauseTrial, Denied, Fleet, Granted, Presence, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch
 from sidecar.core.fleet.members import Member
-from sidecar.core.life.container import Record
 from sidecar.core.life.events import NotHonoured, TokenAnswered
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Entry, Evidence, Hold
 from sidecar.notify.messages import Alert, concerned, fields_of, of_action, of_beat, of_step
 

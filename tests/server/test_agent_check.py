@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from harness.listeners import own_address
 from sidecar.core.claims import Granted
 from sidecar.core.life import transitions
-from sidecar.core.life.container import Snapshot, start
+from sidecar.core.life.container import start
 from sidecar.core.life.events import StopRequested
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Latch, Policy, State
 from sidecar.net.address_gate import AddressGate, parse_networks
 from sidecar.server.agent_check import AgentCheck, line

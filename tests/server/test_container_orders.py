@@ -14,7 +14,7 @@ from harness.waiting import eventually
 from sidecar.core.claims import Answer as Reply
 from sidecar.core.claims import Claim, Denied, Granted, Unknown
 from sidecar.core.life import transitions
-from sidecar.core.life.container import Container, Record, start
+from sidecar.core.life.container import Container, start
 from sidecar.core.life.events import (
     Answered,
     AppRestarted,
@@ -24,6 +24,7 @@ from sidecar.core.life.events import (
     StopRequested,
     Trigger,
 )
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Evidence, Policy, State, Verdict
 from sidecar.server.container_orders import ContainerOrders
 

@@ -13,8 +13,9 @@ from harness.listeners import public_door
 from harness.raw_http import Observed, RawConnection, get
 from sidecar.core.claims import Granted
 from sidecar.core.life import transitions
-from sidecar.core.life.container import Snapshot, start
+from sidecar.core.life.container import start
 from sidecar.core.life.events import StopRequested
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Latch, Policy, State
 from sidecar.net.http_error import HttpError
 from sidecar.server import health

@@ -6,8 +6,9 @@ import pytest
 
 from sidecar.core.claims import Answer, Claim, Denied, Granted, Unknown
 from sidecar.core.explain import words
-from sidecar.core.life.container import Container, Snapshot, start
+from sidecar.core.life.container import Container, start
 from sidecar.core.life.events import CullOrder
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Evidence, Hold, Latch, Policy, Reason, State, Verdict
 from sidecar.server.remedies import Outlook, remedies
 

@@ -23,7 +23,7 @@ from sidecar.server.agent_check import AgentCheck
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sidecar.core.life.container import Snapshot
+    from sidecar.core.life.snapshot import Snapshot
 
 Shown = dict[str, object]
 """Path or listener -> everything that an answer has, without its date."""

@@ -14,8 +14,9 @@ from sidecar.actions.actuator import ActionResult
 from sidecar.core.app_reports import ErrorLevel
 from sidecar.core.claims import Answer, CauseTrial, Denied, Fleet, Granted, Unknown
 from sidecar.core.explain.samples import CullEvidence, ErrorSample
-from sidecar.core.life.container import Container, Snapshot, start
+from sidecar.core.life.container import Container, start
 from sidecar.core.life.events import CullOrder
+from sidecar.core.life.snapshot import Snapshot
 from sidecar.core.types import Entry, Evidence, Hold, Latch, Policy, Reason, State, Verdict
 from sidecar.net.web import HttpError
 from sidecar.server import health

@@ -39,7 +39,7 @@ from sidecar.core.fleet.fleet_events import (
 )
 from sidecar.core.fleet.fleet_settings import Share
 from sidecar.core.fleet.rotation import RotationPlan
-from sidecar.core.life.container import Record, start
+from sidecar.core.life.container import start
 from sidecar.core.life.events import (
     CullOrdered,
     Event,
@@ -56,6 +56,7 @@ from sidecar.core.life.events import (
     WouldCull,
     WouldRetire,
 )
+from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Evidence, Hold, State
 from sidecar.telemetry.log import Log, logger
 from sidecar.telemetry.log_output import QUEUE_LIMIT, as_console, as_json, logging_to

@@ -16,7 +16,7 @@ from harness.controller import POLICY
 from sidecar.core.app_reports import Load, Missed, Sample
 from sidecar.core.claims import Answer, CauseTrial, Denied, Fleet, Granted, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord
-from sidecar.core.life.container import Container, Record, Snapshot, start
+from sidecar.core.life.container import Container, start
 from sidecar.core.life.events import (
     Checked,
     Culled,
@@ -31,6 +31,7 @@ from sidecar.core.life.events import (
     WouldCull,
     WouldRetire,
 )
+from sidecar.core.life.snapshot import Record, Snapshot
 from sidecar.core.types import Evidence, Hold, State, Verdict
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.readings import of_container, of_controller, of_datagrams, of_fleet, of_ledger

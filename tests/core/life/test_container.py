@@ -1,4 +1,4 @@
-"""The state of a container: what beats, balancers and people are shown of it, and how it goes on after a restart."""
+"""The state of a container: what beats and people are told of it, and how it goes on after a restart."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from harness.containers import (
     step,
 )
 from sidecar.core.claims import Presence
-from sidecar.core.life.container import Snapshot, resume
-from sidecar.core.life.events import (
-    CullOrder,
-)
-from sidecar.core.types import Evidence, State
+from sidecar.core.life.container import resume
+from sidecar.core.life.events import CullOrder
+from sidecar.core.types import State
 
 WOULD_BE_DOWN = {"would_culls": 2, "would_down": True}
 
@@ -75,9 +73,3 @@ def test_latched_sidecar_comes_back_in_the_rest_of_its_drain(
     container = resume(begun(policy), LATCH, 100.0, drained_for_s, policy)
     assert (container.state, container.due, container.latch) == (state, due, LATCH)
     assert step(container, FINE, 110.0, policy)[0].state is DOWN
-
-
-def test_snapshot_has_no_weight_for_a_container_out_of_balance_and_tells_its_instants_in_unix_time() -> None:
-    snapshot = Snapshot(100.0, begun()._replace(state=UP), Evidence(60), None, weight=40, unix=5_000.0)
-    assert (snapshot.share, snapshot._replace(container=begun()._replace(state=DOWN, latch=LATCH)).share) == (40, 0)
-    assert (snapshot.unix_of(90.0), snapshot.unix_of(101.5)) == (4_990.0, 5_001.5)
