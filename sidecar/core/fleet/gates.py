@@ -43,7 +43,7 @@ def refuse_claim(draft: Draft, claim: Claim, cause: str) -> GateRefusal | None:
     if refusal := by_hold(draft, claim.instance):
         return refusal
     if is_replay(draft, claim):
-        return by_other_holder(draft, claim)
+        return by_duplicate_holder(draft, claim)
     refusal = (
         by_duplicate(draft, claim.instance, MemberKey(claim.incarnation, claim.identity))
         or by_data_loss(draft)
@@ -93,8 +93,8 @@ def replayed_slot(draft: Draft, lease: LeaseRequest) -> Slot | None:
     return slot if has_slot and draft.has_unused(lease.instance, lease.holder) else None
 
 
-def by_other_holder(draft: Draft, claim: Claim) -> GateRefusal | None:
-    """Refuse to repeat a grant while another container of this name and incarnation may use it.
+def by_duplicate_holder(draft: Draft, claim: Claim) -> GateRefusal | None:
+    """Refuse to repeat a grant while a duplicate, of the same name and incarnation, may use it.
 
     A sidecar that was restarted without its state has another identity, too: it gets its token after an expiry.
     """
