@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 from sidecar.controller.inbox import LatchWritten, Message
 from sidecar.controller.journal import Journal, Memory
 from sidecar.controller.runtime import Runtime
-from sidecar.core.claims import Answer, Claim, Denied, Granted, LeaseRequest, Request, Unknown, request_id
+from sidecar.core.claims import Answer, Claim, Denied, Granted, GrantRequest, LeaseRequest, Unknown, request_id
 from sidecar.core.explain import reasons
 from sidecar.core.life.container import Container
 from sidecar.core.life.events import (
@@ -25,7 +25,7 @@ from sidecar.core.life.events import (
     GiveBack,
     SaveMemory,
 )
-from sidecar.core.life.request import unknown_delay
+from sidecar.core.life.grant_request import unknown_delay
 from sidecar.core.types import CLAIM_JITTER, Latch, Policy
 
 CullHook = Callable[[Claim, str], Awaitable[str]]
@@ -174,7 +174,7 @@ class EffectRunner:
         answer, took_s = await self._answer(lease, partial(self._budget.retire, lease))
         self._put(Answered(lease, answer, self._wall(), self._rng.random(), took_s))
 
-    async def _answer(self, request: Request, ask: Callable[[], Awaitable[Answer]]) -> tuple[Answer, float]:
+    async def _answer(self, request: GrantRequest, ask: Callable[[], Awaitable[Answer]]) -> tuple[Answer, float]:
         """The answer, and the seconds that it took.
 
         First the journal has to be written, and what was granted under this id given back: it would be replayed.

@@ -21,7 +21,7 @@ from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import Unknown
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
-from sidecar.core.life.request import unknown_delay
+from sidecar.core.life.grant_request import unknown_delay
 from sidecar.core.life.snapshot import Record
 from sidecar.core.types import Entry
 from sidecar.store.protocol import NOTED_S, SHARED_S

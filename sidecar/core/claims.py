@@ -42,10 +42,11 @@ class LeaseRequest(NamedTuple):
     timeout_s: float  # after the grant; then its slot is free again at the latest
 
 
-Request = Claim | LeaseRequest
+GrantRequest = Claim | LeaseRequest
+"""A request for a token or a lease."""
 
 
-def request_id(request: Request) -> str:
+def request_id(request: GrantRequest) -> str:
     """The id under which the store keeps what it grants."""
     return request.claim_id if isinstance(request, Claim) else request.holder
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from sidecar.core.claims import Answer, Beat, Claim, Denied, Fleet, Granted, LeaseRequest, Unknown
+from sidecar.core.claims import Answer, Beat, Claim, Denied, Fleet, Granted, GrantRequest, LeaseRequest, Unknown
 from sidecar.core.fleet import members
 from sidecar.core.fleet.decide import decide, is_due
 from sidecar.core.fleet.fleet_events import fleet_of
@@ -191,11 +191,11 @@ class FleetBudget:
 
     # -- decisions ----------------------------------------------------------------------------------------------
 
-    async def _unless_held(self, asked: Claim | LeaseRequest) -> Answer:
+    async def _unless_held(self, asked: GrantRequest) -> Answer:
         answer: Answer = self.local_holds.refusal() or await self._answer(asked)
         return self.local_holds.refusal() or answer
 
-    async def _answer(self, asked: Claim | LeaseRequest | ReturnGrant | PutHold | EndHold) -> Any:
+    async def _answer(self, asked: GrantRequest | ReturnGrant | PutHold | EndHold) -> Any:
         decided = await _clear(self._decide(asked, asked.instance))
         return decided if isinstance(decided, Unknown) else decided.answer
 

@@ -30,7 +30,7 @@ from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord, DataLost
 from sidecar.core.fleet.fleet_settings import FleetSettings
-from sidecar.core.life.request import UNKNOWN_CAP_S
+from sidecar.core.life.grant_request import UNKNOWN_CAP_S
 from sidecar.core.types import Entry
 from sidecar.store.budget import FleetBudget
 from sidecar.store.protocol import NOTED_S, SHARED_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Final, NamedTuple
 
-from sidecar.core.claims import NO_IDENTITY, Answer, Claim, Presence, RandomIdentity, Request
+from sidecar.core.claims import NO_IDENTITY, Answer, Claim, GrantRequest, Presence, RandomIdentity
 from sidecar.core.life.events import CullOrder, Effect, Event
 from sidecar.core.types import Latch, Policy, State, Verdict
 
@@ -41,11 +41,11 @@ class Container(NamedTuple):
 
     # its request for a token or a lease
     asked: bool = False  # whether a claim was made
-    outstanding: Request | None = None  # the one whose answer is on its way
+    outstanding: GrantRequest | None = None  # the one whose answer is on its way
     answer: Answer | None = None  # the last answer to a claim since it was last suspect
     lease_answer: Answer | None = None  # the last answer to a request for a lease since it last began to retire
     answered_at: float = 0.0  # when the last answer came, to either
-    unclear: Request | None = None  # the last one, if it may have been granted without a clear answer
+    unclear: GrantRequest | None = None  # the last one, if it may have been granted without a clear answer
     unknowns: int = 0  # unclear answers in a row
     refused: tuple[str, ...] = ()  # the reasons for which claims of this suspect were denied
 

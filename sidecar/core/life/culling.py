@@ -14,7 +14,7 @@ from typing import Final
 
 from sidecar.core.claims import MANUAL, Answer, Claim, Denied, Granted, Presence
 from sidecar.core.explain import reasons
-from sidecar.core.life import request
+from sidecar.core.life import grant_request
 from sidecar.core.life.container import Container, Step, enter
 from sidecar.core.life.events import (
     Answered,
@@ -82,7 +82,7 @@ def announced(container: Container, trigger: BeatAnswered, now: float, policy: P
     container = container._replace(is_announced=True)
     if container.asking or container.order is not None:
         return Step(container)
-    wait_s = max(request.spread(policy.settle_s, trigger.jitter, container.verdict), trigger.wait_s)
+    wait_s = max(grant_request.spread(policy.settle_s, trigger.jitter, container.verdict), trigger.wait_s)
     return Step(container._replace(ask_at=now + wait_s)) if wait_s > 0 else _claim(container, now)
 
 
@@ -101,7 +101,7 @@ def pursue(container: Container, trigger: Judged, now: float, _policy: Policy) -
     if container.asking:
         return Step(container)
     if is_fine and container.order is None:
-        return _recover(container, now, request.unused(container))
+        return _recover(container, now, grant_request.unused(container))
     if container.due is None or now < container.due:
         return Step(container)
     return _claim(container, now)
@@ -111,7 +111,7 @@ def order(container: Container, trigger: CullOrdered, now: float, _policy: Polic
     """Claim at once for an order, instead of a lease; an outstanding claim counts for the order, too."""
     if container.order is not None or container.would_down:
         return Step(container, events=(OrderIgnored(trigger),))
-    lease = request.unused(container) if container.state is State.RETIRING else ()
+    lease = grant_request.unused(container) if container.state is State.RETIRING else ()
     events: tuple[Event, ...] = (OrderTaken(trigger),)
     container = container._replace(order=CullOrder(trigger.author, trigger.reason, back=container.state))
     if container.state is not State.SUSPECT:
@@ -131,7 +131,7 @@ def _claim(container: Container, now: float) -> Step:
     holder = container.identity.holder
     claim = Claim(container.claim_id, container.instance, container.life, container.cause, holder)
     first = () if container.asked else (SaveMemory(),)
-    return Step(request.ask(container, claim)._replace(asked=True), (*first, claim))
+    return Step(grant_request.ask(container, claim)._replace(asked=True), (*first, claim))
 
 
 def _recover(container: Container, now: float, effects: tuple[GiveBack, ...]) -> Step:
@@ -148,13 +148,15 @@ def _recover(container: Container, now: float, effects: tuple[GiveBack, ...]) ->
 def answered(container: Container, trigger: Answered, now: float, policy: Policy) -> Step:
     """Act on the answer to the outstanding claim; any other answer comes too late."""
     if trigger.request != container.outstanding or not container.asking:
-        return request.late(container, trigger, now, policy)
+        return grant_request.late(container, trigger, now, policy)
     refused, reason = container.refused, trigger.answer.reason if isinstance(trigger.answer, Denied) else ""
     answer = TokenAnswered(
         container.claim_id, trigger.answer, trigger.took_s, is_repeated=reason in refused, order=container.order
     )
     refused = (*refused, reason) if reason and not answer.is_repeated else refused
-    container = request.take_answer(container, trigger.answer, now)._replace(answer=trigger.answer, refused=refused)
+    container = grant_request.take_answer(container, trigger.answer, now)._replace(
+        answer=trigger.answer, refused=refused
+    )
     after, effects, events = _decided(container, trigger, now, policy)
     return Step(after, effects, (answer, *events))
 
@@ -172,10 +174,10 @@ def _refused(container: Container, answer: Answer, now: float, jitter: float, po
     if order is not None and order.back is not State.SUSPECT:
         moved = Moved(was=container.state, state=order.back)
         back = enter(container, order.back, now)._replace(ask_at=now)  # a container that retires asks for its lease
-        return Step(back, request.unused(container), (moved,))
+        return Step(back, grant_request.unused(container), (moved,))
     if order is not None and container.verdict is not None:
         container = container._replace(cause=container.verdict.cause)
-    container = request.again(container, answer, now, jitter, policy)
+    container = grant_request.again(container, answer, now, jitter, policy)
     return Step(container if container.is_announced else container._replace(ask_at=None))
 
 
@@ -188,7 +190,7 @@ def _cull(container: Container, trigger: Answered, now: float, policy: Policy) -
     reason = reasons.verdict(verdict)
     if order is not None:
         reason = f"{reasons.ORDERED}; {reason}" if reason else reasons.ORDERED
-    after = request.out_of_balance(container, Latch(container.claim_id, trigger.at, reason), now, policy)
+    after = grant_request.out_of_balance(container, Latch(container.claim_id, trigger.at, reason), now, policy)
     culled = Culled(
         was=container.state,
         state=after.state,

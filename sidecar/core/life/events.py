@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sidecar.core.app_reports import Load
-from sidecar.core.claims import NO_IDENTITY, Answer, Fleet, Presence, RandomIdentity, Request
+from sidecar.core.claims import NO_IDENTITY, Answer, Fleet, GrantRequest, Presence, RandomIdentity
 from sidecar.core.types import State, Verdict
 
 # -- triggers ------------------------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ class Judged(NamedTuple):
 class Answered(NamedTuple):
     """The budget answered a request."""
 
-    request: Request
+    request: GrantRequest
     answer: Answer
     at: float  # Unix time
     jitter: float = 0.0  # from 0 to 1; it spreads requests of containers that are equally sick
@@ -105,7 +105,7 @@ class ClearWindow:
 
 
 # A request is an effect, too; its reply is ``Answered``.
-Effect = Request | GiveBack | SaveMemory | ClearWindow
+Effect = GrantRequest | GiveBack | SaveMemory | ClearWindow
 
 
 # -- events ------------------------------------------------------------------------------------------------------

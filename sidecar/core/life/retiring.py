@@ -12,7 +12,7 @@ from typing import Final
 from sidecar.core.app_reports import Load
 from sidecar.core.claims import Granted, LeaseRequest
 from sidecar.core.explain import reasons
-from sidecar.core.life import culling, request
+from sidecar.core.life import culling, grant_request
 from sidecar.core.life.container import Container, Step, enter
 from sidecar.core.life.culling import honour_s
 from sidecar.core.life.events import (
@@ -70,13 +70,13 @@ def judge_alive(container: Container, trigger: Judged, now: float, policy: Polic
     """Suspect the app if it is sick; retire it if that is due and it has a holder for its lease."""
     after, effects, events = culling.suspect(container, trigger, now, policy)
     if after.state is State.SUSPECT:
-        return Step(after, (*request.unused(container), *effects), events)
+        return Step(after, (*grant_request.unused(container), *effects), events)
     if after.identity.holder and is_due(after, trigger.load, now, policy):
         return _retire(after, now, policy)
     if after.state is State.UP:
         return Step(after)
     moved = Moved(was=after.state, state=State.UP)
-    return Step(enter(after, State.UP, now), request.unused(container), (moved,))
+    return Step(enter(after, State.UP, now), grant_request.unused(container), (moved,))
 
 
 def _retire(container: Container, now: float, policy: Policy) -> Step:
@@ -93,17 +93,17 @@ def _retire(container: Container, now: float, policy: Policy) -> Step:
         return Step(container, events=events)
     holder, slots = container.identity.holder, policy.retire_slots
     lease = LeaseRequest(holder, container.instance, container.life, slots, policy.retire_timeout_s)
-    return Step(request.ask(container, lease), (lease,), events)
+    return Step(grant_request.ask(container, lease), (lease,), events)
 
 
 def leased(container: Container, trigger: Answered, now: float, policy: Policy) -> Step:
     """Drain under the lease; without one ask again."""
     if trigger.request != container.outstanding:
-        return request.late(container, trigger, now, policy)
+        return grant_request.late(container, trigger, now, policy)
     answered = RetirementAnswered(trigger.answer)
-    container = request.take_answer(container, trigger.answer, now)._replace(lease_answer=trigger.answer)
+    container = grant_request.take_answer(container, trigger.answer, now)._replace(lease_answer=trigger.answer)
     if not isinstance(trigger.answer, Granted):
-        return Step(request.again(container, trigger.answer, now, trigger.jitter, policy), events=(answered,))
+        return Step(grant_request.again(container, trigger.answer, now, trigger.jitter, policy), events=(answered,))
     holder, left_s = container.identity.holder, policy.retire_timeout_s
     if trigger.answer.left_s is not None:
         left_s = min(left_s, trigger.answer.left_s)
@@ -112,7 +112,7 @@ def leased(container: Container, trigger: Answered, now: float, policy: Policy) 
         return Step(container._replace(ask_at=now + policy.check_interval_s), (GiveBack(holder),), (answered,))
     reason = reasons.retired(now - container.born, policy.lifetime_s)
     latch = Latch("", trigger.at, reason, lease=holder, spent_s=policy.retire_timeout_s - left_s)
-    after = request.out_of_balance(container._replace(answer=None), latch, now, policy, lease_ends=now + left_s)
+    after = grant_request.out_of_balance(container._replace(answer=None), latch, now, policy, lease_ends=now + left_s)
     retired = Retired(was=container.state, state=after.state, why=reason)
     return Step(after, (SaveMemory(),), (answered, retired))
 

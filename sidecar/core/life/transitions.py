@@ -7,7 +7,7 @@ move and every other state that it may lead to; a trigger that is not listed for
 - Only ``Granted`` leads to draining: a token while the verdict is still excessive, or a lease. ``Denied`` and
   ``Unknown`` never do.
 - No claim is made before a beat has announced to the fleet that the container is suspect.
-- At most one request is outstanding (``request``). An incarnation uses one claim id and one holder.
+- At most one request is outstanding (``grant_request``). An incarnation uses one claim id and one holder.
 - The container gives back every unused token or lease that it has or may have.
 - A culled container stays down until the app is another incarnation, or a person revives it.
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from sidecar.core.life import culling, request, retiring
+from sidecar.core.life import culling, grant_request, retiring
 from sidecar.core.life.container import Container, Step, enter, start
 from sidecar.core.life.events import (
     Answered,
@@ -107,7 +107,7 @@ def _stop(container: Container, _trigger: StopRequested, now: float, _policy: Po
     """Leave the balancer. The answer to the scheduler stays: the end of the sidecar must not restart the app."""
     stopping = enter(container, State.STOPPING, now)._replace(stopped_down=not container.nomad_up)
     moved = Moved(was=container.state, state=State.STOPPING)
-    return Step(stopping, request.unused(container), (moved,))
+    return Step(stopping, grant_request.unused(container), (moved,))
 
 
 _ORDERED: Final = {State.SUSPECT: "a person orders a cull"}
@@ -116,7 +116,7 @@ _REVIVED: Final = {State.UP: "a person revives it"}
 _SICK: Final = "too many errors"
 
 TRANSITIONS: Final[Mapping[tuple[State, type[Trigger]], Transition]] = {
-    **{(state, Answered): Transition(request.late) for state in State},
+    **{(state, Answered): Transition(grant_request.late) for state in State},
     **{
         (state, StopRequested): Transition(_stop, {State.STOPPING: "the sidecar stops"})
         for state in State

@@ -48,7 +48,7 @@ from sidecar.core.life.events import (
     SaveMemory,
     Trigger,
 )
-from sidecar.core.life.request import unknown_delay
+from sidecar.core.life.grant_request import unknown_delay
 from sidecar.core.types import Latch, Policy, State
 
 Row = tuple[float, Trigger | Answer, State | type[Claim]]

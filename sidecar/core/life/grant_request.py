@@ -1,4 +1,4 @@
-"""The request of a container: for a token, or for the lease of a retirement. One is outstanding at most.
+"""The request of a container for a grant: a token, or the lease of a retirement. One is outstanding at most.
 
 - The answer to any other request than the outstanding one comes too late.
 - What was or may have been granted, and is not used, is given back. While a request is outstanding its answer decides.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sidecar.core.claims import Answer, Claim, Denied, Granted, Request, Unknown, request_id
+from sidecar.core.claims import Answer, Claim, Denied, Granted, GrantRequest, Unknown, request_id
 from sidecar.core.life.container import Container, Step, enter
 from sidecar.core.life.events import Answered, Event, GiveBack, RetirementAnswered, TokenAnswered
 from sidecar.core.types import CLAIM_JITTER, Latch, Policy, State, Verdict
@@ -21,7 +21,7 @@ DENIED_LEAST_S: Final = 1.0
 """Least time between a refusal and the next request."""
 
 
-def ask(container: Container, request: Request) -> Container:
+def ask(container: Container, request: GrantRequest) -> Container:
     """The container that waits for the answer to this request."""
     return container._replace(outstanding=request)
 
@@ -31,7 +31,7 @@ def take_answer(container: Container, answer: Answer, now: float) -> Container:
     return container._replace(outstanding=None, ask_at=None, answered_at=now, unclear=_unclear(container, answer))
 
 
-def _unclear(container: Container, answer: Answer) -> Request | None:
+def _unclear(container: Container, answer: Answer) -> GrantRequest | None:
     """The request if it may have been granted. A refusal for a hold comes before the store checks that."""
     if isinstance(answer, Denied):
         return container.unclear if answer.hold is not None else None
