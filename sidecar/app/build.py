@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sidecar import __version__
 from sidecar.app import build_store
 from sidecar.config import addresses, syntax
-from sidecar.controller.beats import about
+from sidecar.controller.beat_content import about
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.effects import EffectRunner
 from sidecar.controller.inbox import Inbox

@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from sidecar.controller.beats import beat_of, is_refused
+from sidecar.controller.beat_content import beat_of, is_refused
 from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import Beat, Fleet, Presence, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord, FleetWatch

@@ -15,7 +15,7 @@ from harness.cases import cases
 from harness.containers import SICK
 from harness.controller import POLICY, WALL_S, NoChance
 from harness.virtual_time import VirtualLoop, in_virtual_time, settle
-from sidecar.controller.beats import about
+from sidecar.controller.beat_content import about
 from sidecar.controller.membership import (
     FIRST_AFTER_S,
     JITTER,
