@@ -78,6 +78,18 @@ def test_digest_of_the_address_is_that_of_the_version_before() -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "mode", "prefix"),
+    [
+        ("shadow", "", "{ha:default/web}:shadow"),
+        ("shadow", "enforce", "{ha:default/web}"),
+        ("enforce", "shadow", "{ha:default/web}:shadow"),
+    ],
+)
+def test_keys_are_those_of_the_own_mode_unless_another_is_named(own: str, mode: str, prefix: str) -> None:
+    assert build_store.prefix(settings(service="web", mode=own), mode) == prefix
+
+
+@pytest.mark.parametrize(
     ("flags", "at", "counter"),
     [
         ({}, (10, 0, 0), ("errorWatcher:0", 600, 600.0)),

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from harness.ports import free_port
@@ -289,3 +290,10 @@ def test_each_command_explains_itself_and_its_exit_codes(capsys: pytest.CaptureF
     assert "Exit codes:" in out
     assert " 2 " in out
     assert ("--url " in out) == ("--url URL" in out)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_option_of_a_command_has_a_help_text(name: str) -> None:
+    command = application.root.get_command(click.Context(application.root), name)
+    assert command is not None
+    assert [option.name for option in command.params if isinstance(option, click.Option) and not option.help] == []

@@ -56,6 +56,15 @@ def test_file_without_a_token_allows_nothing(tmp_path: Path, content: bytes) -> 
 
 
 @pytest.mark.parametrize(
+    ("content", "headers"),
+    [(f"{WORD}\n".encode(), {"Authorization": f"Bearer {WORD}"}), (b"", {})],
+    ids=["token", "none"],
+)
+def test_request_brings_the_token_if_there_is_one(tmp_path: Path, content: bytes, headers: dict[str, str]) -> None:
+    assert _token(tmp_path, content).headers == headers
+
+
+@pytest.mark.parametrize(
     "path", ["", "/nowhere/token", "/etc", "nul\0"], ids=["none", "missing", "directory", "no path"]
 )
 def test_file_that_cannot_be_read_allows_nothing(path: str) -> None:
