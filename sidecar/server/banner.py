@@ -270,6 +270,10 @@ def _rest(situation: Situation) -> Banner:
         said = f"{fleet.suspect} of {fleet.alive} containers are suspect, {fleet.down} drain or are down."
         do = "The list does not show them: look at the events."
         return Banner(WARNING, said, do, "health-arbiter events --since 1h")
+    starting = _names(situation.of_state(State.STARTING))
+    if starting and len(starting) >= fleet.alive:
+        said = f"No container is judged yet: {containers(starting)} {'is' if len(starting) == 1 else 'are'} starting."
+        return Banner(INFO, said)
     return Banner(OK, f"All is well: {fleet.alive} container{'s' * (fleet.alive != 1)}, none suspect, none down.")
 
 

@@ -167,6 +167,24 @@ CASES: Final = {
         "The fleet is not known yet: this sidecar has just started.",
         "",
     ),
+    "all start": (
+        {"rows": [row._replace(state="starting") for row in WELL]},
+        "info",
+        "No container is judged yet: 10 containers are starting.",
+        "",
+    ),
+    "the only one starts": (
+        {"rows": [WELL[0]._replace(state="starting")], "fleet": Fleet(1)},
+        "info",
+        "No container is judged yet: 1 container (c0) is starting.",
+        "",
+    ),
+    "all but one start": (
+        {"rows": [*(row._replace(state="starting") for row in WELL[1:]), WELL[0]]},
+        "ok",
+        "All is well: 10 containers, none suspect, none down.",
+        "",
+    ),
     "one name twice": (
         {"rows": [WELL[0]._replace(duplicate=True), *WELL[1:]]},
         "warning",
@@ -210,7 +228,8 @@ def test_trial_of_another_cause_is_not_that_of_the_suspects() -> None:
 def test_banner(fields: dict[str, Any], level: str, sentence: str, command: str) -> None:
     made = banner(_situation(**fields))
     assert (made.sentence, made.level, made.command) == (sentence, level, command)
-    assert bool(made.action) is (made.level != "ok" and made.sentence != CASES["just started"][2])
+    needs_no_action = {CASES[case][2] for case in ("just started", "all start", "the only one starts")}
+    assert bool(made.action) is (made.level != "ok" and made.sentence not in needs_no_action)
 
 
 def test_runbook_of_a_container_alone_is_that_of_redis() -> None:
