@@ -167,11 +167,16 @@ def _page_listener(name: str, url: str, token: str, own: KeyPair) -> Listener:
 
 
 def _tls(url: str, own: KeyPair) -> ssl.SSLContext:
-    """The system's authorities, or those of SSL_CERT_FILE, and our certificate for a sidecar that asks for one."""
+    """The system's authorities, or those of SSL_CERT_FILE, and our certificate for a sidecar that asks for one.
+
+    An operator who may not read its key asks without it: most sidecars need none.
+    """
     context = ssl.create_default_context()
     try:
         if all(own):
             context.load_cert_chain(*own)
+    except PermissionError:
+        pass
     except OSError as error:
         raise click.UsageError(f"ARBITER_TLS_CERT: cannot be shown to {url}: {cause(error)}") from None
     return context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import socket
 import ssl
 import threading
@@ -168,6 +169,17 @@ def test_sidecar_elsewhere_is_asked_over_tls_if_the_system_trusts_it_and_is_show
             ask(found(url=url), "POST", "/x", 1)
     with pytest.raises(click.UsageError, match=rf"ARBITER_TLS_CERT: cannot be shown to {url}: no such file"):
         found({**own, "ARBITER_TLS_KEY": "/none.pem"}, url=url)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_operator_without_rights_on_the_key_asks_without_a_certificate(tmp_path: Path) -> None:
+    cert, key = map(str, Authority(tmp_path, "ours").sign("page"))
+    Path(key).chmod(0o600)
+    os.seteuid(65534)
+    try:
+        assert found({"ARBITER_TLS_CERT": cert, "ARBITER_TLS_KEY": key}, url="https://a:1").address == "https://a:1"
+    finally:
+        os.seteuid(0)
 
 
 def test_order_brings_the_token_over_tcp_and_nothing_else_does(port: int, path: Path, tmp_path: Path) -> None:
