@@ -154,9 +154,8 @@ def answered(container: Container, trigger: Answered, now: float, policy: Policy
         container.claim_id, trigger.answer, trigger.took_s, is_repeated=reason in refused, order=container.order
     )
     refused = (*refused, reason) if reason and not answer.is_repeated else refused
-    container = grant_request.take_answer(container, trigger.answer, now)._replace(
-        answer=trigger.answer, refused=refused
-    )
+    container = grant_request.take_answer(container, trigger.answer, now)
+    container = container._replace(answer=trigger.answer, refused=refused)
     after, effects, events = _decided(container, trigger, now, policy)
     return Step(after, effects, (answer, *events))
 
