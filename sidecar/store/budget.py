@@ -31,7 +31,8 @@ from sidecar.core.fleet.view import (
     View,
 )
 from sidecar.core.types import US_PER_S, Entry, Hold
-from sidecar.store.own_memory import LocalHolds, OwnBeats, StoreExchange
+from sidecar.store.holds import LocalHolds
+from sidecar.store.own_beats import OwnBeats, StoreExchange
 from sidecar.store.protocol import Conflict, Over, Store, StoreError
 
 T = TypeVar("T")

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from harness.claims import WINDOW_ONLY, S, beat, claim, lease, suspect
+from harness.claims import S, beat, claim, lease, suspect
 from harness.server_group import START_US, ServerGroup, outcome
 from sidecar.core.claims import Denied, Fleet, Unknown
-from sidecar.core.fleet.view import Attended, BeatReply, Edits
+from sidecar.core.fleet.view import BeatReply, Edits
 from sidecar.core.types import Hold
-from sidecar.store.own_memory import OwnBeats, SeenHolds
+from sidecar.store.holds import StoredHolds
 from store.test_budget import SAFE, SETTLED_S, fleet_of, member_list_of
 
 START_S = START_US / S
@@ -122,29 +122,11 @@ async def test_release_of_the_service_leaves_the_hold_of_the_instance() -> None:
 def test_hold_that_this_sidecar_has_set_is_missed_by_its_later_beats(
     scope: str, after_us: int, *, is_lost: bool
 ) -> None:
-    seen = SeenHolds(600 * S)
-    seen.take("a", BeatReply(START_US))
-    seen.put(Hold("ann", "look", START_S + 61, scope), 60 * S)
-    seen.take("a", BeatReply(START_US + S + after_us))
-    assert (seen.has_unrecorded_loss, seen.lost is not None) == (is_lost, is_lost)
-
-
-def test_each_beat_is_decided_until_the_first_decision_and_during_a_probation() -> None:
-    own = OwnBeats(WINDOW_ONLY, lambda: 0.0)
-    due = [own.is_due()]
-    for is_watched in (True, True, False):
-        own.attended(Attended(is_watched=is_watched))
-        due.append(own.is_due())
-    assert due == [True, True, True, False]
-
-
-def test_newcomer_has_waited_since_the_first_decision() -> None:
-    now_s, waits_us = [0.0], []
-    own = OwnBeats(WINDOW_ONLY, lambda: now_s[0])
-    for now_s[0] in (0.0, 10.0, 25.0):
-        waits_us.append(own.attend(beat("a"), BeatReply(START_US)).waited_us)
-        own.attended(Attended(is_waiting=True))
-    assert waits_us == [0, 10 * S, 25 * S]
+    holds = StoredHolds(600 * S)
+    holds.take("a", BeatReply(START_US))
+    holds.put(Hold("ann", "look", START_S + 61, scope), 60 * S)
+    holds.take("a", BeatReply(START_US + S + after_us))
+    assert (holds.has_unrecorded_loss, holds.lost is not None) == (is_lost, is_lost)
 
 
 # -- holds that the server loses ---------------------------------------------------------------------------------
