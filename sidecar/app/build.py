@@ -239,18 +239,18 @@ async def _controller(
 
 async def _container(app: str, journal: Journal, rules: Policy) -> tuple[Container, IncarnationIds]:
     """Return the container of the state file with its ids, or a new one."""
-    memory = await journal.load(DISK_S)
+    saved = await journal.load(DISK_S)
     now = time.monotonic()
     identity = RandomIdentity(f"lease-{os.urandom(8).hex()}", _rng().random())
-    if memory is None:
+    if saved is None:
         nameless = f"{NAMELESS[0]}{os.urandom(6).hex()}"
         return start(app, now, rules, nameless=nameless, identity=identity), IncarnationIds()
-    container = memory.container(now, time.time(), rules, identity)
+    container = saved.container(now, time.time(), rules, identity)
     if latch := container.latch:
         taken_out = "retired" if latch.lease else "culled"
         text = f"still {container.state}: the state file says that this container was {taken_out}"
         logger.warning(text, extra={"fields": {"state": container.state, "reason": latch.reason}})
-    return container, IncarnationIds(memory.app_start, socket=memory.socket)
+    return container, IncarnationIds(saved.app_start, socket=saved.socket)
 
 
 def _app_port(config: Config, controller: Controller, observers: Observers, metrics: Metrics) -> AppPort:

@@ -36,7 +36,7 @@ from sidecar.core.life.events import (
     Effect,
     Judged,
     ReviveOrdered,
-    SaveMemory,
+    SaveIncarnation,
     Trigger,
 )
 from sidecar.core.life.retiring import due_at
@@ -118,7 +118,7 @@ class Controller:
         """Control the container until cancelled."""
         async with self._effects.open():
             if self._policy.lifetime_s > 0:  # or each kill would make the container young again
-                self._carry_out(SaveMemory())
+                self._carry_out(SaveIncarnation())
             while True:
                 now = self._clock()
                 wake_at = self._wake_at(now)
@@ -250,7 +250,7 @@ class Controller:
         elif status is IdStatus.JOINS:
             self.ids.join(name)
             if name.startswith(PORT):  # the next sidecar, too, has to tell this incarnation from the next
-                self._guarded(self._carry_out, SaveMemory())
+                self._guarded(self._carry_out, SaveIncarnation())
         return status is not IdStatus.ENDED
 
     def _word(self, what: str) -> str:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from sidecar.controller.inbox import LatchWritten, Message
-from sidecar.controller.journal import Journal, Memory
+from sidecar.controller.journal import Journal, SavedIncarnation
 from sidecar.controller.runtime import Runtime
 from sidecar.core.claims import Answer, Claim, Denied, Granted, GrantRequest, LeaseRequest, Unknown, request_id
 from sidecar.core.explain import reasons
@@ -23,7 +23,7 @@ from sidecar.core.life.events import (
     ClearWindow,
     Effect,
     GiveBack,
-    SaveMemory,
+    SaveIncarnation,
 )
 from sidecar.core.life.grant_request import unknown_delay
 from sidecar.core.types import CLAIM_JITTER, Latch, Policy
@@ -101,9 +101,9 @@ class EffectRunner:
                 self._start(self._request_lease, effect)
             case GiveBack(holder):
                 self._start_to_give_back(container.instance, holder)
-            case SaveMemory():
+            case SaveIncarnation():
                 born = self._wall() - (self._clock() - container.born)
-                self._remember(Memory.of(container, born, socket))
+                self._save(SavedIncarnation.of(container, born, socket))
             case ClearWindow():
                 if self._claim is not None:
                     self._claim.cancel()  # a token for an incarnation that has ended is of no use
@@ -117,13 +117,13 @@ class EffectRunner:
         self._unreturned[holder] = instance
         self._start(self._give_back, holder)
 
-    def _remember(self, memory: Memory) -> None:
-        """Write down what has to survive this process. A latch is unwritten for ``LATCH_WAIT_S`` at most."""
-        if memory.latch is None or not self._journal.keeps:
-            self._start(self._journal.save, memory)
+    def _save(self, saved: SavedIncarnation) -> None:
+        """Save what has to survive this process. A latch is unwritten for ``LATCH_WAIT_S`` at most."""
+        if saved.latch is None or not self._journal.keeps:
+            self._start(self._journal.save, saved)
         else:
-            self.unwritten_latch = memory.latch
-            self._start(self._write_latch, memory)
+            self.unwritten_latch = saved.latch
+            self._start(self._write_latch, saved)
 
     # -- tasks ------------------------------------------------------------------------------------------------
 
@@ -138,15 +138,15 @@ class EffectRunner:
         except Exception as error:  # noqa: BLE001 - one bad task must not end the sidecar, as the group would
             self._on_failure(error)
 
-    async def _write_latch(self, memory: Memory) -> None:
-        saving = self._start(self._journal.save, memory)
+    async def _write_latch(self, saved: SavedIncarnation) -> None:
+        saving = self._start(self._journal.save, saved)
         ends_at = self._clock() + LATCH_WAIT_S
         try:
             await asyncio.wait({saving}, timeout=LATCH_WAIT_S)
-            # A save returns early if an earlier one, which waits for the disk, will write its memory.
+            # A save returns early if an earlier one, which waits for the disk, will write what it has to save.
             await self._journal.settled(max(0.0, ends_at - self._clock()))
         finally:
-            if self.unwritten_latch == memory.latch:
+            if self.unwritten_latch == saved.latch:
                 self.unwritten_latch = None
             self._put(LatchWritten())
 

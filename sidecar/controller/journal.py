@@ -1,7 +1,7 @@
-"""The journal: one small file with what has to survive a killed sidecar (incarnation, age, latch).
+"""The journal: the state file, with what has to survive a killed sidecar (incarnation, age, latch).
 
 A journal that cannot be read or written costs persistence and never health: ``on_failure`` receives every failure, and
-the sidecar runs without a memory. A thread reads and writes the file, and the wait for it is bounded.
+the sidecar runs without one. A thread reads and writes the file, and the wait for it is bounded.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What a sidecar remembers of one incarnation."""
+class SavedIncarnation:
+    """What the journal has of one incarnation."""
 
     app: str
     app_start: str | None  # the first id that is known of it
@@ -40,7 +40,7 @@ class Memory:
     socket: str = ""  # the one that listens at the app's port; empty if it is not known
 
     @classmethod
-    def of(cls, container: Container, born: float, socket: str) -> Memory:
+    def of(cls, container: Container, born: float, socket: str) -> SavedIncarnation:
         """What has to survive of this container, which began at ``born`` (Unix seconds)."""
         app, incarnation = container.app, container.incarnation
         return cls(app, container.app_start, incarnation, container.latch, born, container.identity, socket)
@@ -72,30 +72,30 @@ class Journal:
         self._app = app
         self._on_failure = on_failure
         self._writing = asyncio.Lock()
-        self._newest: Memory | None = None
+        self._newest: SavedIncarnation | None = None
 
     @property
     def keeps(self) -> bool:
-        """Whether memories are written to a disk."""
+        """Whether anything is written to a disk."""
         return self.path is not None
 
-    async def load(self, timeout_s: float) -> Memory | None:
-        """The memory of this app, if there is one that can be read within ``timeout_s`` seconds."""
+    async def load(self, timeout_s: float) -> SavedIncarnation | None:
+        """What was saved of this app, if there is a file that can be read within ``timeout_s`` seconds."""
         if self.path is None:
             return None
         try:
             async with asyncio.timeout(timeout_s):
-                memory = await in_thread(_read, self.path)
+                saved = await in_thread(_read, self.path)
         except Exception as error:  # noqa: BLE001 - no content of the file may keep the sidecar from starting
             self._on_failure("read", error)
             return None
-        return memory if memory and memory.app == self._app else None
+        return saved if saved and saved.app == self._app else None
 
-    async def save(self, memory: Memory) -> None:
-        """Replace the file. While a write waits for another, a newer memory takes its place."""
+    async def save(self, saved: SavedIncarnation) -> None:
+        """Replace the file. While a write waits for another, newer content takes its place."""
         if self.path is None:
             return
-        waiting, self._newest = self._newest, memory
+        waiting, self._newest = self._newest, saved
         if waiting is not None:
             return  # a write waits already: writes must not pile up while the disk hangs
         async with self._writing:
@@ -128,8 +128,8 @@ def path_of(directory: str | Path, app: str) -> Path:
     return Path(directory, f"health-arbiter-{name}.json")
 
 
-def _read(path: Path) -> Memory | None:
-    """The memory, None if there is no file. Raises OSError, and ValueError for a file that another may have planted."""
+def _read(path: Path) -> SavedIncarnation | None:
+    """What it has, None if there is no file. Raises OSError, and ValueError for one that another may have planted."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -146,17 +146,17 @@ def _read(path: Path) -> Memory | None:
         return _decode(file.read(SIZE_LIMIT))
 
 
-def _encode(memory: Memory) -> bytes:
-    return json.dumps({"format": FORMAT, **asdict(memory)}, indent=1).encode() + b"\n"
+def _encode(saved: SavedIncarnation) -> bytes:
+    return json.dumps({"format": FORMAT, **asdict(saved)}, indent=1).encode() + b"\n"
 
 
-def _decode(content: bytes) -> Memory:
-    """The memory. Raises ``ValueError`` and ``TypeError`` for what a program of another kind has written."""
+def _decode(content: bytes) -> SavedIncarnation:
+    """What it has. Raises ``ValueError`` and ``TypeError`` for what a program of another kind has written."""
     fields: dict[str, Any] = json.loads(content)
     if fields["format"] != FORMAT:
         raise ValueError(f"format {fields['format']!r} is not {FORMAT}")
     latch, (holder, part) = fields["latch"], fields["identity"]
-    return Memory(
+    return SavedIncarnation(
         _text(fields["app"]),
         None if fields["app_start"] is None else _text(fields["app_start"]),
         _text(fields["incarnation"]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from harness.composition import WORD, Composed, Facts, composed, on_any_port, with_every_part
-from sidecar.controller.journal import Journal, Memory
+from sidecar.controller.journal import Journal, SavedIncarnation
 from sidecar.core.claims import Fleet, Unknown
 from sidecar.core.fleet.fleet_events import FleetWatch
 
@@ -166,7 +166,7 @@ async def test_app_that_does_not_listen_is_a_metric_and_a_warning(
 async def test_sidecar_knows_the_socket_of_the_app_beside_which_it_starts_again(tmp_path: Path) -> None:
     config = with_every_part(tmp_path)
     app = config.identity.app
-    await Journal(tmp_path, app, lambda *_: None).save(Memory(app, "boot-1", "boot-1", socket="4711"))
+    await Journal(tmp_path, app, lambda *_: None).save(SavedIncarnation(app, "boot-1", "boot-1", socket="4711"))
     async with composed(config) as one:
         assert one.sidecar.controller.container.app_start == "boot-1"
         assert one.sidecar.controller.ids.socket == "4711"

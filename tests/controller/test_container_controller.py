@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from harness.controller import IDENTITY, POLICY, WALL_S, ControllerRig, MemoryJournal
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.controller.journal import Memory
+from sidecar.controller.journal import SavedIncarnation
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Heartbeat, Results
 from sidecar.core.claims import Answer, Denied, Fleet, Granted, Unknown
 from sidecar.core.life.events import Checked, Culled, StopRequested
@@ -61,8 +61,8 @@ async def test_grant_drains_and_then_goes_down() -> None:
         assert rig.states == [State.UP, State.SUSPECT, State.DRAINING, State.DOWN]
         reason = "5 server errors in 60 s (5 of them redis), the limit is 5"
         latch = Latch("web/a/boot-1", WALL_S, reason)
-        assert rig.notes.saved[0] == Memory("web/a", "boot-1", "boot-1", None, WALL_S, IDENTITY)
-        assert rig.notes.last == Memory("web/a", "boot-1", "boot-1", latch)
+        assert rig.notes.saved[0] == SavedIncarnation("web/a", "boot-1", "boot-1", None, WALL_S, IDENTITY)
+        assert rig.notes.last == SavedIncarnation("web/a", "boot-1", "boot-1", latch)
 
 
 @in_virtual_time
@@ -240,8 +240,8 @@ async def test_bad_observer_is_reported_and_changes_nothing() -> None:
 class BrokenNotes(MemoryJournal):
     """A journal that breaks its promise never to raise."""
 
-    async def save(self, memory: Memory) -> None:
-        raise BadError(memory.app)
+    async def save(self, saved: SavedIncarnation) -> None:
+        raise BadError(saved.app)
 
     async def settled(self, timeout_s: float) -> None:
         raise BadError(timeout_s)

@@ -14,7 +14,7 @@ from harness.cases import cases
 from harness.controller import IDENTITY, POLICY, WALL_S, ControllerRig, MemoryJournal
 from harness.virtual_time import in_virtual_time, settle
 from sidecar.controller.inbox import Inbox
-from sidecar.controller.journal import Memory
+from sidecar.controller.journal import SavedIncarnation
 from sidecar.controller.membership import AGAIN_JITTER, AGAIN_S, RETURN_BEATS, Membership
 from sidecar.controller.runtime import Runtime
 from sidecar.core.app_reports import ErrorReport, Results
@@ -228,8 +228,8 @@ async def test_every_life_has_a_word_and_a_part_of_the_jitter_of_its_own() -> No
 @in_virtual_time
 async def test_age_and_word_are_written_down_at_once_where_they_count() -> None:
     async with aging_stage() as rig:
-        (memory,) = rig.notes.saved
-        assert (memory.born, memory.identity) == (WALL_S, RandomIdentity(HOLDER))
+        (saved,) = rig.notes.saved
+        assert (saved.born, saved.identity) == (WALL_S, RandomIdentity(HOLDER))
     async with ControllerRig() as rig:
         assert rig.notes.saved == []
 
@@ -277,7 +277,7 @@ async def test_revived_container_is_another_life_of_the_app_that_still_reports()
         word = rig.controller.container.life
         assert word.startswith("revived-")
         assert (rig.state(), rig.controller.snapshot.evidence.errors) == (State.UP, 0)
-        assert rig.notes.last == Memory("web/a", "boot-1", word)
+        assert rig.notes.last == SavedIncarnation("web/a", "boot-1", word)
         await rig.errors(5, app_start="boot-1")
         assert rig.budget.outstanding == [f"web/a/{word}"]
         assert rig.controller.stale_reports == 0
@@ -413,9 +413,9 @@ class HeldJournal(MemoryJournal):
     def keeps(self) -> bool:
         return True
 
-    async def save(self, memory: Memory) -> None:
-        self.saved.append(memory)
-        if memory.latch is not None:
+    async def save(self, saved: SavedIncarnation) -> None:
+        self.saved.append(saved)
+        if saved.latch is not None:
             await self.released.wait()
 
     async def settled(self, timeout_s: float) -> None:
@@ -480,8 +480,8 @@ async def test_latch_that_cannot_be_kept_is_reported_and_the_container_drains() 
     failure = RuntimeError("broken")
 
     class BrokenJournal(MemoryJournal):
-        async def save(self, memory: Memory) -> None:
-            if memory.latch is not None:
+        async def save(self, saved: SavedIncarnation) -> None:
+            if saved.latch is not None:
                 raise failure
 
     async with ControllerRig(AT_ONCE, journal=BrokenJournal()) as rig:

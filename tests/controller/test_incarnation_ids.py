@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.cases import cases
 from harness.controller import POLICY, WALL_S, ControllerRig
 from harness.virtual_time import in_virtual_time, settle
-from sidecar.controller.journal import Memory
+from sidecar.controller.journal import SavedIncarnation
 from sidecar.core.app_reports import AppListening, ErrorReport, Report, Sample
 from sidecar.core.claims import Granted
 from sidecar.core.life.container import resume, start
@@ -98,9 +98,9 @@ async def test_socket_of_the_incarnation_is_remembered_from_when_it_is_seen() ->
     async with ControllerRig() as rig:
         await rig.reports(ErrorReport(1, app_start="boot-1"))
         await rig.reports(AppListening("4711"))
-        assert rig.notes.last == Memory("web/a", "boot-1", "boot-1", socket="4711")
+        assert rig.notes.last == SavedIncarnation("web/a", "boot-1", "boot-1", socket="4711")
         await rig.reports(AppListening("4712"))
-        assert rig.notes.last == Memory("web/a", "port:4712", "port:4712", socket="4712")
+        assert rig.notes.last == SavedIncarnation("web/a", "port:4712", "port:4712", socket="4712")
         saved = len(rig.notes.saved)
         await rig.reports(AppListening("4712"), ErrorReport(1, app_start="boot-2"))
         assert len(rig.notes.saved) == saved
@@ -119,7 +119,7 @@ async def test_culled_app_without_an_id_is_followed_by_a_clean_start() -> None:
         assert sum(isinstance(event, Restarted) for event in rig.events) == 1
         await rig.errors(4, app_start="boot-2")
         assert rig.budget.asked == ["web/a/-", "web/a/boot-2"]
-        assert rig.notes.last == Memory("web/a", "boot-2", "boot-2")
+        assert rig.notes.last == SavedIncarnation("web/a", "boot-2", "boot-2")
 
 
 @in_virtual_time

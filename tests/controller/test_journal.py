@@ -19,16 +19,16 @@ import pytest
 
 from harness.cases import cases
 from sidecar.controller import journal as journal_module
-from sidecar.controller.journal import Journal, Memory
+from sidecar.controller.journal import Journal, SavedIncarnation
 from sidecar.core.claims import RandomIdentity
 from sidecar.core.types import Latch, Policy, State
 
 TOP = Path(__file__).parents[2]
 BOUND_S = 0.05
 
-UNNAMED = Memory("web/a", None, "-")
-NAMED = Memory("web/a", "boot-1", "boot-1")
-RETIRED = Memory(
+UNNAMED = SavedIncarnation("web/a", None, "-")
+NAMED = SavedIncarnation("web/a", "boot-1", "boot-1")
+RETIRED = SavedIncarnation(
     "web/a",
     "boot-1",
     "boot-1",
@@ -36,7 +36,7 @@ RETIRED = Memory(
     1_699_990_000.5,
     RandomIdentity("lease-1", 0.25),
 )
-LATCHED = Memory("web/a", "boot-2", "-", Latch("web/a/-", 1_700_000_000.25, "5 server errors in 60 s"))
+LATCHED = SavedIncarnation("web/a", "boot-2", "-", Latch("web/a/-", 1_700_000_000.25, "5 server errors in 60 s"))
 
 
 class Kept:
@@ -55,7 +55,7 @@ class Kept:
         assert self.journal.path is not None
         return self.journal.path
 
-    async def load(self) -> Memory | None:
+    async def load(self) -> SavedIncarnation | None:
         return await self.journal.load(10)
 
 
@@ -68,7 +68,7 @@ def kept(tmp_path: Path) -> Kept:
 
 
 @cases(
-    "memory",
+    "saved",
     {
         "unnamed": UNNAMED,
         "named": NAMED,
@@ -78,9 +78,11 @@ def kept(tmp_path: Path) -> Kept:
         "not ASCII": replace(NAMED, app_start="später", incarnation="☃"),
     },
 )
-async def test_saved_memory_is_loaded_by_the_next_sidecar(kept: Kept, tmp_path: Path, memory: Memory) -> None:
-    await kept.journal.save(memory)
-    assert await Kept(tmp_path).load() == memory
+async def test_saved_incarnation_is_loaded_by_the_next_sidecar(
+    kept: Kept, tmp_path: Path, saved: SavedIncarnation
+) -> None:
+    await kept.journal.save(saved)
+    assert await Kept(tmp_path).load() == saved
     assert kept.failures == []
 
 
@@ -91,12 +93,12 @@ def _open_files() -> int:
 async def test_saving_leaves_no_file_open(kept: Kept) -> None:
     await kept.journal.save(NAMED)
     before = _open_files()
-    for memory in (LATCHED, NAMED):
-        await kept.journal.save(memory)
+    for saved in (LATCHED, NAMED):
+        await kept.journal.save(saved)
     assert _open_files() == before
 
 
-def test_memory_goes_on_as_the_container_that_it_is_of() -> None:
+def test_saved_incarnation_goes_on_as_its_container() -> None:
     unix = 1_700_000_004.25
     culled = LATCHED.container(100.0, unix, Policy(), RandomIdentity("lease-2"))
     assert (culled.state, culled.due, culled.latch) == (State.DRAINING, 106.0, LATCHED.latch)
@@ -148,7 +150,7 @@ async def test_without_a_directory_nothing_is_kept_and_nothing_fails() -> None:
     assert kept.failures == []
 
 
-async def test_memory_of_another_app_is_no_memory(tmp_path: Path) -> None:
+async def test_file_of_another_app_is_not_read(tmp_path: Path) -> None:
     one, other = Kept(tmp_path, "web/../a\n\0ä"), Kept(tmp_path, "web_.._a\0\nä")
     assert one.path == other.path
     assert one.path.parent == tmp_path
@@ -255,18 +257,18 @@ def run(program: str, directory: Path) -> str:
 FULL_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
-from sidecar.controller.journal import Journal, Memory
+from sidecar.controller.journal import Journal, SavedIncarnation
 journal = Journal(Path(sys.argv[1]), "web/a", lambda operation, error: print(operation, type(error).__name__))
-asyncio.run(journal.save(Memory("web/a", "old", "old")))
+asyncio.run(journal.save(SavedIncarnation("web/a", "old", "old")))
 resource.setrlimit(resource.RLIMIT_FSIZE, (40, 40))
-asyncio.run(journal.save(Memory("web/a", "new", "new")))
+asyncio.run(journal.save(SavedIncarnation("web/a", "new", "new")))
 """
 
 
 async def test_disk_that_takes_a_part_and_is_full_leaves_the_earlier_file_whole(kept: Kept, tmp_path: Path) -> None:
     assert run(FULL_DISK, tmp_path) == "write OSError\n"
     assert kept.path.with_suffix(".new").stat().st_size == 40
-    assert await kept.load() == Memory("web/a", "old", "old")
+    assert await kept.load() == SavedIncarnation("web/a", "old", "old")
 
 
 # -- a disk that hangs --------------------------------------------------------------------------------------
@@ -290,10 +292,10 @@ def hanging(function: str) -> Iterator[None]:
 
 
 async def test_hanging_disk_holds_up_start_and_claim_for_their_bound_and_piles_up_no_writes(kept: Kept) -> None:
-    memories = [replace(LATCHED, incarnation=f"boot-{number}") for number in range(1000)]
+    incarnations = [replace(LATCHED, incarnation=f"boot-{number}") for number in range(1000)]
     with hanging("_read"), hanging("_replace"):
         assert await kept.journal.load(BOUND_S) is None
-        saving = [asyncio.create_task(kept.journal.save(memory)) for memory in memories]
+        saving = [asyncio.create_task(kept.journal.save(saved)) for saved in incarnations]
         await asyncio.sleep(0)
         await kept.journal.settled(BOUND_S)
         assert [(operation, type(error)) for operation, error in kept.failures] == [
@@ -302,7 +304,7 @@ async def test_hanging_disk_holds_up_start_and_claim_for_their_bound_and_piles_u
         ]
         assert sum(not task.done() for task in saving) == 2
     await asyncio.gather(*saving)
-    assert await kept.load() == memories[-1]
+    assert await kept.load() == incarnations[-1]
 
 
 # -- killed while writing -----------------------------------------------------------------------------------
@@ -312,12 +314,14 @@ KILLED_WRITERS = f"""
 import asyncio, os, signal, sys, threading, time
 from pathlib import Path
 from sidecar.core.types import Latch
-from sidecar.controller.journal import Journal, Memory
-memories = [Memory("web/a", "s", "s"), Memory("web/a", "l" * 9000, "l", Latch("web/a/l", 1.5, "r" * 9000))]
+from sidecar.controller.journal import Journal, SavedIncarnation
+small = SavedIncarnation("web/a", "s", "s")
+large = SavedIncarnation("web/a", "l" * 9000, "l", Latch("web/a/l", 1.5, "r" * 9000))
+incarnations = [small, large]
 journal = Journal(Path(sys.argv[1]), "web/a", lambda operation, error: print(operation, error))
 async def write():
     for number in range(100_000):
-        await journal.save(memories[number % 2])
+        await journal.save(incarnations[number % 2])
 seen = set()
 for kill in range({KILLS}):
     while threading.active_count() > 1:  # that of the last read is about to end, and must not be in the middle of it
@@ -327,16 +331,16 @@ for kill in range({KILLS}):
         asyncio.run(write())
         os._exit(0)
     ends_at = time.monotonic() + 0.01 + kill * 0.0013
-    while time.monotonic() < ends_at or not seen.issuperset(memories):
+    while time.monotonic() < ends_at or not seen.issuperset(incarnations):
         seen.add(asyncio.run(journal.load(10)))
     os.kill(writer, signal.SIGKILL)
     os.waitpid(writer, 0)
-    memory = asyncio.run(journal.load(10))
-    assert memory in memories, memory
+    saved = asyncio.run(journal.load(10))
+    assert saved in incarnations, saved
 seen.discard(None)  # before the first write
-print(sorted(memory.app_start[0] for memory in seen))
+print(sorted(saved.app_start[0] for saved in seen))
 """
 
 
-def test_reader_finds_one_whole_memory_while_writers_are_killed(tmp_path: Path) -> None:
+def test_reader_finds_one_whole_file_while_writers_are_killed(tmp_path: Path) -> None:
     assert run(KILLED_WRITERS, tmp_path) == "['l', 's']\n"

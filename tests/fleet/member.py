@@ -18,7 +18,7 @@ from harness.memory_store import MemoryStore
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.effects import EffectRunner
 from sidecar.controller.inbox import Inbox
-from sidecar.controller.journal import Journal, Memory
+from sidecar.controller.journal import Journal, SavedIncarnation
 from sidecar.controller.membership import Membership
 from sidecar.controller.runtime import Runtime
 from sidecar.core.app_reports import ErrorReport, Report
@@ -57,12 +57,12 @@ class Surroundings:
 class MemoryJournal(Journal):
     """A journal without a disk."""
 
-    def __init__(self, memory: Memory | None) -> None:
+    def __init__(self, saved: SavedIncarnation | None) -> None:
         super().__init__(None, "", lambda _operation, _error: None)
-        self.memory = memory
+        self.saved = saved
 
-    async def save(self, memory: Memory) -> None:
-        self.memory = memory
+    async def save(self, saved: SavedIncarnation) -> None:
+        self.saved = saved
 
     async def settled(self, timeout_s: float) -> None:
         """Do nothing: what was saved is kept."""
@@ -71,7 +71,7 @@ class MemoryJournal(Journal):
 class Member:
     """The sidecar of one container; it begins with ``saved``, the state of a killed one in this place, if any."""
 
-    def __init__(self, app: App, site: Surroundings, saved: Memory | None = None) -> None:
+    def __init__(self, app: App, site: Surroundings, saved: SavedIncarnation | None = None) -> None:
         self.app = app
         self.instance = app.instance
         self.journal = MemoryJournal(saved)
@@ -141,7 +141,7 @@ class Member:
             self._share = snapshot.share
             self._site.on_weight(self)
 
-    def _begin(self, saved: Memory | None) -> Container:
+    def _begin(self, saved: SavedIncarnation | None) -> Container:
         """The first container, as the daemon makes it."""
         now, policy, app = self.clock(), self._site.rules.policy, f"web/{self.instance}"
         identity = RandomIdentity(f"lease-{self._rng.getrandbits(64):016x}", self._rng.random())

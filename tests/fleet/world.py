@@ -16,7 +16,7 @@ from fleet.outcome import Outcome
 from fleet.rules import FleetRules
 from fleet.traffic import LOAD, App, RequestLoad, Traffic
 from harness.memory_store import MemoryStore
-from sidecar.controller.journal import Memory
+from sidecar.controller.journal import SavedIncarnation
 from sidecar.core.app_reports import ErrorReport, Report, Results
 from sidecar.core.claims import Answer, Denied, Fleet, Unknown
 from sidecar.core.fleet.fleet_events import BeatRecord
@@ -166,11 +166,11 @@ class World:
     def _revive(self, app: App, killed: Member) -> None:
         if app.instance != killed.instance:
             return
-        memory = killed.journal.memory
-        sidecar = self._attend(app, memory)
+        saved = killed.journal.saved
+        sidecar = self._attend(app, saved)
         if sidecar.controller.container.state is State.DOWN:
             self._put_down(app)
-        if memory and memory.app_start != app.app_start:
+        if saved and saved.app_start != app.app_start:
             self.loop.plan(self.loop.now + GOODBYE_S, partial(sidecar.report, restarted(app)))
 
     # -- the engineer ---------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class World:
         if life == app.life and (sidecar := self.sidecars.pop(app.place, None)):
             sidecar.stop()
 
-    def _attend(self, app: App, saved: Memory | None = None) -> Member:
+    def _attend(self, app: App, saved: SavedIncarnation | None = None) -> Member:
         self._killed.discard(app.place)
         self.sidecars[app.place] = sidecar = Member(app, self._site, saved)
         return sidecar

@@ -15,7 +15,7 @@ from harness.virtual_time import VirtualLoop, settle
 from sidecar.controller.container_controller import Controller
 from sidecar.controller.effects import EffectRunner
 from sidecar.controller.inbox import Inbox
-from sidecar.controller.journal import Journal, Memory
+from sidecar.controller.journal import Journal, SavedIncarnation
 from sidecar.controller.runtime import Runtime
 from sidecar.core.app_reports import ErrorLevel, ErrorReport, Report
 from sidecar.core.claims import NO_IDENTITY, Answer, Claim, Fleet, LeaseRequest, Presence, RandomIdentity, Unknown
@@ -118,14 +118,14 @@ class MemoryJournal(Journal):
 
     def __init__(self) -> None:
         super().__init__(None, "web/a", lambda _operation, _error: None)
-        self.saved: list[Memory] = []
+        self.saved: list[SavedIncarnation] = []
 
-    async def save(self, memory: Memory) -> None:
-        self.saved.append(memory)
+    async def save(self, saved: SavedIncarnation) -> None:
+        self.saved.append(saved)
 
     @property
-    def last(self) -> Memory:
-        """The last saved memory, without age and random identity."""
+    def last(self) -> SavedIncarnation:
+        """What was saved last, without age and random identity."""
         return replace(self.saved[-1], born=None, identity=NO_IDENTITY)
 
 

@@ -31,7 +31,7 @@ from sidecar.core.life.events import (
     OrderIgnored,
     OrderTaken,
     Recovered,
-    SaveMemory,
+    SaveIncarnation,
     Suspected,
     TokenAnswered,
     WentDown,
@@ -130,7 +130,7 @@ def _claim(container: Container, now: float) -> Step:
         return Step(container._replace(ask_at=now + OLD_WAIT_S, answer=OLD_ERRORS, answered_at=now))
     holder = container.identity.holder
     claim = Claim(container.claim_id, container.instance, container.life, container.cause, holder)
-    first = () if container.asked else (SaveMemory(),)
+    first = () if container.asked else (SaveIncarnation(),)
     return Step(grant_request.ask(container, claim)._replace(asked=True), (*first, claim))
 
 
@@ -198,7 +198,7 @@ def _cull(container: Container, trigger: Answered, now: float, policy: Policy) -
         order=order,
         suspect_s=now - container.since,
     )
-    return Step(after, (SaveMemory(),), (culled,))
+    return Step(after, (SaveIncarnation(),), (culled,))
 
 
 def drain(container: Container, trigger: Judged, now: float, _policy: Policy) -> Step:

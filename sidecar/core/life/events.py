@@ -93,7 +93,7 @@ class GiveBack:
 
 
 @dataclass(frozen=True, slots=True)
-class SaveMemory:
+class SaveIncarnation:
     """Write down what has to survive the sidecar: incarnation, age, latch."""
 
 
@@ -105,7 +105,7 @@ class ClearWindow:
 
 
 # A request is an effect, too; its reply is ``Answered``.
-Effect = GrantRequest | GiveBack | SaveMemory | ClearWindow
+Effect = GrantRequest | GiveBack | SaveIncarnation | ClearWindow
 
 
 # -- events ------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from sidecar.core.life.events import (
     RetirementAnswered,
     Revived,
     ReviveOrdered,
-    SaveMemory,
+    SaveIncarnation,
     WouldRetire,
 )
 from sidecar.core.types import LIFETIME_JITTER, Latch, Policy, State
@@ -114,7 +114,7 @@ def leased(container: Container, trigger: Answered, now: float, policy: Policy) 
     latch = Latch("", trigger.at, reason, lease=holder, spent_s=policy.retire_timeout_s - left_s)
     after = grant_request.out_of_balance(container._replace(answer=None), latch, now, policy, lease_ends=now + left_s)
     retired = Retired(was=container.state, state=after.state, why=reason)
-    return Step(after, (SaveMemory(),), (answered, retired))
+    return Step(after, (SaveIncarnation(),), (answered, retired))
 
 
 def rest(container: Container, _trigger: Judged, now: float, policy: Policy) -> Step:
@@ -159,4 +159,4 @@ def _return(container: Container, now: float, policy: Policy, order: ReviveOrder
         respite_until=respite_until,
         verdict=None,
     )
-    return Step(container, (ClearWindow(heart=False), *released, SaveMemory()), (revived,))
+    return Step(container, (ClearWindow(heart=False), *released, SaveIncarnation()), (revived,))

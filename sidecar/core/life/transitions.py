@@ -35,7 +35,7 @@ from sidecar.core.life.events import (
     OrderIgnored,
     Restarted,
     ReviveOrdered,
-    SaveMemory,
+    SaveIncarnation,
     StopRequested,
     Trigger,
 )
@@ -82,7 +82,7 @@ def _name_or_restart(container: Container, trigger: AppRestarted, now: float, po
     container = container._replace(app_start=trigger.app_start, incarnation=incarnation)
     if container.state is State.SUSPECT and not has_asked:  # the fleet knows it by another id
         container = container._replace(is_announced=False, ask_at=None if container.order is None else container.ask_at)
-    return Step(container, (SaveMemory(),))
+    return Step(container, (SaveIncarnation(),))
 
 
 def _restart(container: Container, trigger: AppRestarted, now: float, policy: Policy) -> Step:
@@ -100,7 +100,7 @@ def _restart(container: Container, trigger: AppRestarted, now: float, policy: Po
         app_start=trigger.app_start,
         out_s=container.out_s(now) if container.latch else None,
     )
-    return Step(fresh, (ClearWindow(), *returned, SaveMemory()), (restarted,))
+    return Step(fresh, (ClearWindow(), *returned, SaveIncarnation()), (restarted,))
 
 
 def _stop(container: Container, _trigger: StopRequested, now: float, _policy: Policy) -> Step:

@@ -45,7 +45,7 @@ from sidecar.core.life.events import (
     CullOrder,
     GiveBack,
     Judged,
-    SaveMemory,
+    SaveIncarnation,
     Trigger,
 )
 from sidecar.core.life.grant_request import unknown_delay
@@ -171,7 +171,7 @@ def test_announced_suspect_claims_when_it_has_settled_and_the_store_is_back(wait
 def test_order_claims_at_once(container: Container, policy: Policy) -> None:
     ordered, effects = step(container, ORDERED, 6.0, policy)
     assert (ordered.state, ordered.asking) == (SUSPECT, True)
-    assert effects == (SaveMemory(), claim(ordered))
+    assert effects == (SaveIncarnation(), claim(ordered))
     assert ordered.order == CullOrder("ann", "it leaks", container.state)
 
 
@@ -184,7 +184,7 @@ def test_evidence_does_not_cancel_an_order_and_the_latch_that_anyone_may_read_ha
     ordered, _ = step(up(), ORDERED, 6.0, POLICY)
     ordered, _ = step(ordered, look, 7.0, POLICY)
     culled, effects = step(ordered, answered(ordered, GRANTED), 8.0, POLICY)
-    assert (culled.state, effects, culled.due) == (DRAINING, (SaveMemory(),), 18.0)
+    assert (culled.state, effects, culled.due) == (DRAINING, (SaveIncarnation(),), 18.0)
     assert culled.order == ordered.order
     assert culled.latch == Latch(f"{APP}/one", 1_000.0, said)
 
@@ -206,7 +206,7 @@ def test_refused_order_leads_back_and_is_not_tried_again(container: Container, p
 def test_revived_container_is_up_as_another_life_of_the_same_app(drained_for_s: float) -> None:
     old = resume(begun(), LATCH, 0.0, drained_for_s, POLICY)._replace(answer=GRANTED)
     revived, effects = step(old, REVIVED, 20.0, POLICY)
-    assert effects == (ClearWindow(heart=False), SaveMemory())
+    assert effects == (ClearWindow(heart=False), SaveIncarnation())
     assert (revived.state, revived.latch, revived.answer, revived.verdict) == (UP, None, None, None)
     assert (revived.app_start, revived.born, revived.due) == ("one", 0.0, None)
     assert (revived.claim_id, revived.haproxy_up, revived.nomad_up) == (f"{APP}/revived-1", True, True)

@@ -42,7 +42,7 @@ from sidecar.core.life.events import (
     AppRestarted,
     ClearWindow,
     GiveBack,
-    SaveMemory,
+    SaveIncarnation,
     Trigger,
 )
 from sidecar.core.life.retiring import due_at, is_due
@@ -118,7 +118,7 @@ def test_due_container_goes_under_a_lease_and_never_without(policy: Policy, rows
 def test_retired_container_is_latched_without_a_token_and_says_how_old_it_was() -> None:
     container, effects = step(retiring(), leased(GRANTED), 21_720.0, AGING._replace(lifetime_s=21_600.0))
     assert container.latch == Latch("", 1_000.0, "retired at age 6h 2m, its lifetime is 6h", lease="lease-1")
-    assert effects == (SaveMemory(),)
+    assert effects == (SaveIncarnation(),)
     assert (container.asked, container.would_culls) == (False, 0)
 
 
@@ -220,7 +220,7 @@ def test_life_that_chance_gave_no_word_is_not_retired() -> None:
 @pytest.mark.parametrize("state", [DRAINING, DOWN])
 def test_revival_of_a_retired_container_resigns_and_leaves_it_in_peace_for_a_while(state: State) -> None:
     container, effects = step(retired()._replace(state=state), REVIVED, 120.0, AGING)
-    assert effects == (ClearWindow(heart=False), RELEASE, SaveMemory())
+    assert effects == (ClearWindow(heart=False), RELEASE, SaveIncarnation())
     assert (container.state, container.latch, container.life) == (UP, None, "revived-1")
     assert container.identity == RandomIdentity("lease-2")
     check_story([(144.9, FINE, UP, []), (145, FINE, RETIRING, [lease("lease-2", "revived-1")])], container=container)
@@ -232,7 +232,7 @@ def test_name_that_comes_while_the_lease_is_asked_for_is_no_other_life() -> None
     container, effects = step(container, FINE, 100.0, AGING)
     assert effects == (lease(incarnation="-"),)
     named, effects = step(container, AppRestarted("boot-1"), 101.0, AGING)
-    assert (named.app_start, named.life, effects) == ("boot-1", container.life, (SaveMemory(),))
+    assert (named.app_start, named.life, effects) == ("boot-1", container.life, (SaveIncarnation(),))
     gone, _ = step(named, Answered(lease(incarnation="-"), GRANTED, 1_000.0), 102.0, AGING)
     assert (gone.state, gone.lease, gone.life) == (DRAINING, "lease-1", container.life)
 
@@ -240,7 +240,7 @@ def test_name_that_comes_while_the_lease_is_asked_for_is_no_other_life() -> None
 def test_order_comes_before_a_retirement_whose_lease_may_have_been_granted() -> None:
     container = check_story([*DUE, (105, UNKNOWN, RETIRING, [])])
     ordered, effects = step(container, ORDERED, 105.5, AGING)
-    assert (ordered.state, effects) == (SUSPECT, (RELEASE, SaveMemory(), claim(ordered)))
+    assert (ordered.state, effects) == (SUSPECT, (RELEASE, SaveIncarnation(), claim(ordered)))
 
 
 # -- when the retirement of a container is due, and which may wait ---------------------------------------------------

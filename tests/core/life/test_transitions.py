@@ -58,7 +58,7 @@ from sidecar.core.life.events import (
     GiveBack,
     Judged,
     ReviveOrdered,
-    SaveMemory,
+    SaveIncarnation,
     StopRequested,
     TokenAnswered,
     Trigger,
@@ -361,7 +361,7 @@ def test_answer_that_is_none_of_the_three_is_not_a_token() -> None:
 def test_first_claim_of_a_life_is_written_down_before_it_is_made() -> None:
     suspect, _ = step_and_beat(begun(), SICK, 0.0, POLICY)
     suspect, effects = step(suspect, SICK, 3.0, POLICY)
-    assert effects == (SaveMemory(), claim(suspect))
+    assert effects == (SaveIncarnation(), claim(suspect))
     suspect, _ = step(suspect, answered(suspect, DENIED), 4.0, POLICY)
     _, effects = step(suspect, SICK, 14.0, POLICY)
     assert effects == (claim(suspect),)
@@ -372,7 +372,7 @@ def test_claim_made_without_a_name_is_still_the_claim_of_that_life_after_a_kill(
     suspect, _ = step_and_beat(begun(app_start=None), SICK, 0.0, POLICY)
     killed, effects = step(suspect, SICK, 3.0, POLICY)
     assert asks(effects) == [f"{APP}/-"]
-    assert SaveMemory() in effects
+    assert SaveIncarnation() in effects
     back = start(APP, 5.0, POLICY, app_start=killed.app_start, asked_under=killed.incarnation)
     assert step(back, AppRestarted("one"), 6.0, POLICY)[0].claim_id == killed.claim_id
 
