@@ -19,6 +19,7 @@ from sidecar.core.fleet.view import BeatReply, Edits, Listing, View, member_row
 from sidecar.core.types import US_PER_S, Entry
 from sidecar.net.threads import in_thread
 from sidecar.store import redis_content as content
+from sidecar.store import redis_entries
 from sidecar.store.protocol import MAX_CAUSES, MAX_STRUCK, NOTED_S, SHARED_S, Conflict, Over, StoreError
 
 if TYPE_CHECKING:
@@ -119,10 +120,10 @@ class RedisStore:
 
     async def entries(self, since: float, after: str, most: int) -> Sequence[Entry]:
         """At most ``most`` entries of the ledger, in the order of arrival, without those that no sidecar wrote."""
-        start, key = content.start_id(since, after), self._key("events")
+        start, key = redis_entries.start_id(since, after), self._key("events")
         async with self._in_turn() as client:
             for _ in range(_MAX_PAGES):
-                page = await client.ask(content.entries, "XRANGE", key, start, "+", "COUNT", most)
+                page = await client.ask(redis_entries.entries, "XRANGE", key, start, "+", "COUNT", most)
                 read = [entry for _, entry in page if entry is not None]
                 if read or len(page) < most:
                     return read
@@ -191,7 +192,7 @@ class RedisStore:
             *(self._events_max, KEPT_S * 1000, NOTED_S * US_PER_S, SHARED_S * US_PER_S),
             *chain.from_iterable(writes),
             *edits.refund,
-            *chain.from_iterable(map(content.fields_of, edits.entries)),
+            *chain.from_iterable(map(redis_entries.fields_of, edits.entries)),
         )
         async with self._in_turn() as client:
             return await client.run(content.committed, content.COMMIT, self._prefix, arguments)

@@ -1,27 +1,19 @@
-"""What stands in Redis: the scripts with their keys, and rows, entries and replies as the values of this program.
+"""What stands in Redis: the scripts with their keys, and rows and replies as the values of this program.
 
 A reader of a reply raises one of ``UNREADABLE`` for anything that no command of this program gives. Texts are the
 exception. Other sidecars wrote them, of other versions too, and an unreadable text must not hide the others: a byte
 that is not UTF-8 is kept as a surrogate. A table row whose name has such a byte is skipped, because no sidecar could
 write that name again.
-
-Each entry of the ledger is written once, also if a sidecar sends it again after a lost reply: the store remembers a
-digest of the entry for a day, or for ten minutes the key that is the same in all sidecars that saw the event
-(``Entry.once``).
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Iterator
-from hashlib import blake2b, sha1
+from hashlib import sha1
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sidecar.core.fleet.records import Cull, Epoch, FleetState, HoldRow, Slot, StoredRecord
 from sidecar.core.fleet.view import BeatReply, MemberKey, View, settings_in_force
-from sidecar.core.types import DETAIL_LIMIT, ENTRY_WORDS, Entry
 
 R = TypeVar("R", bound=StoredRecord)
 
@@ -32,16 +24,6 @@ UNREADABLE: Final = (TypeError, ValueError, LookupError, AttributeError, Overflo
 """What these functions raise for a reply that no command of this program gives."""
 
 _LUA: Final = Path(__file__).with_name("lua")
-_TEXT_LIMITS: Final = {
-    **dict.fromkeys(("instance", "kind", "reason", "author"), 500),
-    "detail": DETAIL_LIMIT,
-    **dict.fromkeys(("node", "app_version"), 64),
-}
-"""Text of an entry -> its maximum number of characters."""
-
-_ID: Final = re.compile(r"([0-9]{1,20})-[0-9]{1,20}")
-_MAX_TIME_S: Final = 1e11
-"""In the year 5138: a time has to fit into a date."""
 
 
 # -- scripts ------------------------------------------------------------------------------------------------------
@@ -156,67 +138,6 @@ def texts(reply: Any) -> list[str]:
 def names(reply: Any) -> list[str]:
     """The names of a hash."""
     return [_text(name) for name, _ in _pairs(reply)]
-
-
-# -- the ledger ---------------------------------------------------------------------------------------------------
-
-
-def fields_of(entry: Entry) -> Iterator[str]:
-    """The arguments of ``commit.lua`` for the entry: its word, whether several share it, its names and values."""
-    fields = list(_fields(entry))
-    yield entry.once or blake2b("\0".join(fields).encode(errors=ENCODING_ERRORS), digest_size=16).hexdigest()
-    yield str(int(bool(entry.once)))
-    yield str(len(fields))
-    yield from fields
-
-
-def _fields(entry: Entry) -> Iterator[str]:
-    yield from ("what", entry.what)
-    for name, longest in _TEXT_LIMITS.items():
-        if text := getattr(entry, name)[:longest]:
-            yield from (name, text)
-    if entry.seconds is not None and math.isfinite(entry.seconds):
-        yield from ("seconds", f"{entry.seconds:.3f}")
-    if entry.at:
-        yield from ("at", f"{entry.at:.6f}")
-
-
-def start_id(since: float, after: str) -> str:
-    """The first id to read: after the id ``after``, else written ``since`` (Unix seconds)."""
-    return f"({after}" if _ID.fullmatch(after) else str(round(min(max(since, 0), _MAX_TIME_S) * 1000))
-
-
-def entries(reply: Any) -> list[tuple[str, Entry | None]]:
-    """Ids of a stream, each with its entry; None if no sidecar wrote it."""
-    return [_entry_or_none(_bytes(name).decode(), flat) for name, flat in reply]
-
-
-def _entry_or_none(name: str, flat: Any) -> tuple[str, Entry | None]:
-    match = _ID.fullmatch(name)
-    if match is None:
-        raise ValueError("not an id of a stream")
-    try:
-        return name, _entry(name, int(match[1]) / 1000, flat)
-    except (ValueError, TypeError, AttributeError):
-        return name, None
-
-
-def _entry(name: str, arrived_at: float, flat: Any) -> Entry:
-    """The entry from a list of names and values. Raises ValueError, TypeError or AttributeError for others."""
-    texts = [value.decode(errors=ENCODING_ERRORS) for value in flat]
-    fields = dict(zip(texts[::2], texts[1::2], strict=True))
-    what = fields.get("what")
-    if what not in ENTRY_WORDS:
-        raise ValueError("not an entry of ours")
-    seconds = _time(fields["seconds"]) if "seconds" in fields else None
-    about = {name: fields.get(name, "")[:longest] for name, longest in _TEXT_LIMITS.items()}
-    return Entry(what, _time(fields.get("at", arrived_at)), seconds=seconds, id=name, **about)
-
-
-def _time(seconds: str | float) -> float:
-    if not 0 <= (number := float(seconds)) <= _MAX_TIME_S:
-        raise ValueError("not a time of ours")
-    return number
 
 
 # -- values -------------------------------------------------------------------------------------------------------
