@@ -23,7 +23,8 @@ from redis.asyncio.sentinel import MasterNotFoundError
 
 from sidecar.config.redis_urls import shown
 from sidecar.store.protocol import StoreError
-from sidecar.store.redis_connections import FAILURES, AccessError, SecretError, connections_of
+from sidecar.store.redis_access import AccessError, SecretError
+from sidecar.store.redis_connections import FAILURES, connections_of
 from sidecar.store.redis_content import UNREADABLE, Script
 
 T = TypeVar("T")
