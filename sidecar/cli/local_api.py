@@ -40,9 +40,6 @@ ANSWER_S: Final = 18.0
 NOT_SERVED: Final = "is not served here"
 """The end of an error of a listener that does not have the path."""
 
-ALONE: Final = "alone"
-"""The error of a store in memory. There is no shared store, so nothing is missing."""
-
 OK: Final = 200
 NO_TOKEN: Final = 401
 _REFUSED: Final = range(400, 500)

@@ -10,9 +10,10 @@ from urllib.parse import urlencode
 import click
 
 from sidecar.cli.fleet_command import hold_line
-from sidecar.cli.local_api import ALONE, OK, Listener, Reply, ask, listener, refused, where
+from sidecar.cli.local_api import OK, Listener, Reply, ask, listener, refused, where
 from sidecar.cli.options import Command, author_option, json_option, person, tell
 from sidecar.cli.terminal import EXIT_FAILED, complain, plain
+from sidecar.core.claims import ALONE
 
 _INSTANCE: Final = click.option(
     "--instance",

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, Final
 
 from sidecar.client.redaction import redacted
-from sidecar.core.claims import CauseTrial, Denied, Unknown
+from sidecar.core.claims import ALONE, CauseTrial, Denied, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.explain.samples import MESSAGE_LIMIT, CullEvidence
 from sidecar.core.fleet.common_trait import NO_TRAITS, Traits
@@ -51,7 +51,6 @@ NO_CULL: Final = "no_cull"
 
 RESTARTS_PAUSE_S: Final = 3600.0
 
-_ALONE: Final = "alone"
 _WELL: Final = (State.STARTING, State.UP, State.RETIRING)
 """The states of a container that is neither suspect nor out of service."""
 
@@ -200,7 +199,7 @@ _OF_STEP: Final[Mapping[type[Event], Callable[[Any], Entry | None]]] = {
 
 
 def _store_away(event: StoreAway, at: float, instance: str) -> Entry | None:
-    if event.error == _ALONE:
+    if event.error == ALONE:
         return None
     return Entry("redis_away", at, instance, reason=event.error, detail=reasons.failure(event.error))
 

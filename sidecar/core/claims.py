@@ -100,6 +100,9 @@ class Unknown:
     """The address, and what Redis or the network said; for the log and for operators, never for strangers."""
 
 
+ALONE: Final = "alone"
+"""The error of a sidecar without a shared store. It needs none, so nothing is missing."""
+
 Answer = Granted | Denied | Unknown
 
 

@@ -11,12 +11,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
-from sidecar.core.claims import Fleet, Unknown
+from sidecar.core.claims import ALONE, Fleet, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.common_trait import CommonTrait
 from sidecar.core.measure.weight import FULL
 from sidecar.core.types import Hold, State
-from sidecar.server.replies import ALONE
 
 OK: Final = "ok"
 INFO: Final = "info"

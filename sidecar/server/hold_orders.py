@@ -7,14 +7,14 @@ from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import ALONE, Unknown
 from sidecar.core.explain import reasons
 from sidecar.core.fleet.members import hold_json
 from sidecar.core.types import Entry
 from sidecar.net import web
 from sidecar.server import replies, request_check
 from sidecar.server.orders import SERVICE, read_hold, read_release
-from sidecar.server.replies import ALONE, within
+from sidecar.server.replies import within
 
 if TYPE_CHECKING:
     from sidecar.store.budget import FleetBudget

@@ -15,21 +15,17 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs
 
-from sidecar.core.claims import Unknown
+from sidecar.core.claims import ALONE, Unknown
 from sidecar.core.explain import reasons
 from sidecar.net import web
 
 T = TypeVar("T")
-
-ALONE: Final = "alone"
-"""The error word when no shared store is configured: then nothing is missing."""
 
 PIECE: Final = 32 * 1024
 """Length of a piece: characters that take less than a millisecond to make, bytes that take much less to send."""
 
 SEND_S: Final = 30.0
 """Maximum time to send a document; then its connection is closed. Few are sent at once, and other clients wait."""
-
 
 SENT_AT_ONCE: Final = 12
 """Shared answers that are sent at the same time: each takes up to 1 MiB at 2,000 containers."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from sidecar.core.claims import Answer, Beat, LeaseRequest, Presence, Unknown
+from sidecar.core.claims import ALONE, Answer, Beat, LeaseRequest, Presence, Unknown
 from sidecar.core.fleet.members import About
 from sidecar.core.fleet.records import Cull, Epoch, FleetState
 from sidecar.core.fleet.view import BeatReply, Edits, Listing, MemberKey, View, member_row
@@ -26,7 +26,7 @@ R = TypeVar("R")
 MAX_EVENTS: Final = 1000
 """Maximum number of entries in the ledger, which takes memory of this process."""
 
-ALONE: Final = Unknown("alone")
+_NO_STORE: Final = Unknown(ALONE)
 
 _NOBODY: Final = Beat("", "", Presence.GONE, errors=-1)
 _ID: Final = re.compile(r"[0-9]+-([0-9]+)")
@@ -150,20 +150,20 @@ class AloneBudget(FleetBudget):
     """The budget of a container alone: there is no fleet to list, to hold, or to cover for a restart."""
 
     async def retire(self, lease: LeaseRequest) -> Answer:  # noqa: ARG002 - nobody could cover for it
-        return self.local_holds.refusal() or ALONE
+        return self.local_holds.refusal() or _NO_STORE
 
     async def hold(self, instance: str, author: str, reason: str, for_s: float) -> Unknown:
         """Hold this sidecar, if the order covers it."""
         self.local_holds.begin(instance, author, reason, for_s)
-        return ALONE
+        return _NO_STORE
 
     async def release(self, instance: str) -> Unknown:
         """End the hold of this sidecar, and all pauses of causes."""
         await super().release(instance)
-        return ALONE
+        return _NO_STORE
 
     async def member_list(self) -> Unknown:
-        return ALONE
+        return _NO_STORE
 
 
 def _since(times: Mapping[str, int], since_us: int) -> dict[str, int]:

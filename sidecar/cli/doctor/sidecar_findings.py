@@ -21,6 +21,7 @@ from sidecar.config import addresses, file_warnings, redis_urls
 from sidecar.config.addresses import Target, parse_target
 from sidecar.config.selectors import parse_selectors
 from sidecar.config.settings import AppConfig, Config, JudgingConfig
+from sidecar.core.claims import ALONE
 from sidecar.core.measure import noise
 from sidecar.net.address_gate import parse_networks
 
@@ -54,7 +55,7 @@ def of_sidecar(config: Config) -> Iterator[Finding]:
     if differing:
         yield warn("sidecar", f"the one that answers runs with other settings: {', '.join(differing)}")
         return
-    if fleet.get("error") not in (None, local_api.ALONE):
+    if fleet.get("error") not in (None, ALONE):
         yield warn("sidecar", f"it answers, but the store does not answer it: {fleet.get('sentence')}")
     else:
         yield ok("sidecar", "it answers at its local listener")
