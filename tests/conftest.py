@@ -1,4 +1,4 @@
-"""Fixtures that start real servers and real sidecars, and stop them by their own process ids.
+"""Fixtures that start real servers and real sidecars, and stop them by their own process ids; and what listeners need.
 
 A test that uses a server has its mark (``redis``, ``haproxy``). Without the program the test is skipped, and under
 ``CI=true`` it fails. A failure shows the end of the output of every child.
@@ -14,8 +14,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from harness.binaries import require
+from harness.certificates import Authority
 from harness.children import CHILDREN, Children, SharedServers, StartHaproxy, StartRedis, StartSidecar, short_path
 from harness.fork_server import FORK_SERVER
+from harness.raw_http import Observed
+from sidecar.net.credential_files import KeyPair
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -78,6 +81,24 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def run_dir(tmp_path: Path) -> Iterator[Path]:
     with short_path(tmp_path) as path:
         yield path
+
+
+@pytest.fixture
+def observed() -> Observed:
+    """What the listeners of the test report."""
+    return Observed()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """The authority that signs the certificates of a module."""
+    return Authority(tmp_path_factory.mktemp("authority"), "ours")
+
+
+@pytest.fixture(scope="module")
+def pair(authority: Authority) -> KeyPair:
+    """A certificate of this authority for a listener, and its key."""
+    return KeyPair(*map(str, authority.sign("first")))
 
 
 @pytest.fixture

@@ -35,11 +35,6 @@ HOLD: Final = ("hold", "--for", "1h", "--reason", "look", "--author", "alice")
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"), "ours")
-
-
-@pytest.fixture(scope="module")
 def pairs(authority: Authority) -> list[KeyPair]:
     return [KeyPair(*map(str, authority.sign(name))) for name in ("first", "second")]
 

@@ -56,11 +56,6 @@ def controller() -> Controller:
     return Controller()
 
 
-@pytest.fixture
-def observed() -> Observed:
-    return Observed()
-
-
 def _routes(controller: Controller) -> Any:
     return report_api.routes(
         lambda reports: controller.offer(reports),  # noqa: PLW0108 - a test replaces the method

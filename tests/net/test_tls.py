@@ -29,11 +29,6 @@ UP = get("/up")
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"), "ours")
-
-
-@pytest.fixture(scope="module")
 def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("stranger"), "theirs")
 
@@ -92,11 +87,6 @@ class Files:
 @pytest.fixture
 def files(tmp_path: Path, first: KeyPair) -> Files:
     return Files(tmp_path, first)
-
-
-@pytest.fixture
-def observed() -> Observed:
-    return Observed()
 
 
 async def _connect(server: PublicServer, context: ssl.SSLContext | None = None) -> RawConnection:

@@ -68,11 +68,6 @@ async def box() -> Box:
 
 
 @pytest.fixture
-def observed() -> Observed:
-    return Observed()
-
-
-@pytest.fixture
 async def wire(box: Box, observed: Observed) -> AsyncIterator[RawConnection]:
     async with (
         serving(box.orders.routes(), observed) as listener,

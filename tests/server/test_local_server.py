@@ -73,11 +73,6 @@ async def handlers() -> Handlers:
 
 
 @pytest.fixture
-def observed() -> Observed:
-    return Observed()
-
-
-@pytest.fixture
 async def server(handlers: Handlers, observed: Observed) -> AsyncIterator[LocalServer]:
     async with serving(handlers.routes(), observed, max_connections=PLACES) as server:
         yield server
@@ -260,16 +255,6 @@ async def test_flood_holds_up_others_for_one_answer_only(handlers: Handlers, obs
 
 
 # -- TLS -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path, "ours")
-
-
-@pytest.fixture
-def pair(authority: Authority) -> KeyPair:
-    return KeyPair(*map(str, authority.sign("first")))
 
 
 @pytest.fixture

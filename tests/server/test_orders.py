@@ -154,11 +154,6 @@ async def rig() -> HoldsRig:
 
 
 @pytest.fixture
-def observed() -> Observed:
-    return Observed()
-
-
-@pytest.fixture
 async def wire(rig: HoldsRig, observed: Observed) -> AsyncIterator[RawConnection]:
     async with serving(rig.routes(), observed) as listener, await RawConnection.to(listener) as wire:
         yield wire

@@ -31,11 +31,6 @@ UP: Final = get("/up")
 BIG: Final = 20_000_000
 
 
-@pytest.fixture
-def observed() -> Observed:
-    return Observed()
-
-
 def _big(request: PublicRequest) -> PublicAnswer:
     return PublicAnswer(200, b"x" * BIG) if request.path == "/big" else up(request)
 

@@ -28,24 +28,9 @@ if TYPE_CHECKING:
 UP = get("/up")
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"), "ours")
-
-
-@pytest.fixture(scope="module")
-def pair(authority: Authority) -> KeyPair:
-    return KeyPair(*map(str, authority.sign("first")))
-
-
 @pytest.fixture
 def tls(pair: KeyPair) -> ServerTls:
     return ServerTls(pair, on_loaded=lambda _: None, on_failure=lambda error: pytest.fail(str(error)))
-
-
-@pytest.fixture
-def observed() -> Observed:
-    return Observed()
 
 
 async def _connect(server: PublicServer, context: ssl.SSLContext | None = None) -> RawConnection:
