@@ -20,9 +20,9 @@ import pytest
 from harness.redis_server import RedisServer
 from harness.waiting import wait_for
 from sidecar.cli.main import main
-from sidecar.runlock import ConcurrencyLimit, LockError, execute
-from sidecar.runlock.execute import Signals
+from sidecar.runlock import ConcurrencyLimit, LockError, supervisor
 from sidecar.runlock.leases import Leases
+from sidecar.runlock.supervisor import Signals
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # the threads of pytest
 ROOT = Path(__file__).parents[2]
@@ -86,7 +86,7 @@ Run = Callable[..., int]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs ``exec`` in this process, with options as one text and a shell command: the exit code."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(execute, "_CHECK_S", 0.05)
+    monkeypatch.setattr(supervisor, "_CHECK_S", 0.05)
 
     def begin(options: str, command: str) -> int:
         words = ["--run-lock", str(tmp_path), "--grace", "60s", "--every", "1ms", *shlex.split(options)]
