@@ -298,6 +298,19 @@ def test_other_address_of_the_store_stops_grants_for_a_window_and_is_no_loss() -
     assert it.fleet().losses == 0
 
 
+@pytest.mark.parametrize(
+    ("lost_us", "noted_us"),
+    [
+        pytest.param(0, NOW, id="no loss before"),
+        pytest.param(NOW - TERMS.beat_us - 1, NOW, id="more than a beat interval after the last loss"),
+        pytest.param(NOW - TERMS.beat_us, NOW - TERMS.beat_us, id="a beat interval after it"),
+    ],
+)
+def test_other_address_is_written_at_most_once_a_beat_interval(lost_us: int, noted_us: int) -> None:
+    epoch = noticed(Known(), replace(EPOCH, servers="two", lost_us=lost_us))
+    assert (epoch.servers, epoch.lost_us) == ("one" if noted_us == NOW else "two", noted_us)
+
+
 def test_while_two_addresses_are_in_use_nothing_is_granted() -> None:
     it = fleet_of_size(10)
     for _ in range(200):
