@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sidecar.core.claims import Answer, Beat, Claim, Denied, Granted, LeaseRequest, Presence
-from sidecar.core.fleet import data_loss, gates, grant_window, outcomes, trial
+from sidecar.core.fleet import data_loss, gates, grant_window, outcomes, replacements, trial
 from sidecar.core.fleet.draft import HOUR_US, Draft, common_cause
 from sidecar.core.fleet.fleet_settings import FleetSettings
 from sidecar.core.fleet.gates import GateRefusal
@@ -130,7 +130,7 @@ def _attend(draft: Draft, attend: Attend) -> tuple[Attended, Edits]:
         if outcomes.go_down(draft, beat):
             data_loss.lose(draft)
     else:
-        is_waiting = outcomes.arrive(draft, beat, attend.waited_us)
+        is_waiting = replacements.arrive(draft, beat, attend.waited_us)
     outcomes.expire(draft)
     _expire_holds(draft)
     _note_duplicates(draft, beat.instance)

@@ -3,10 +3,6 @@
 A cull helped if the replacement stays well for the probation. The control group consists of suspects of the same cause
 that were refused a token: if they recovered as often by themselves the outcome is unclear. A cull did not help if the
 replacement becomes suspect. Anything else is unclear.
-
-A new incarnation under the same name is the replacement. Where containers are replaced under new names, the first
-container that is new to the fleet takes the place that has been vacant longest. A killed sidecar says no goodbye: its
-place is known to be vacant only after an expiry, and a newcomer that may be its replacement waits for that.
 """
 
 from __future__ import annotations
@@ -15,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from sidecar.core.claims import MANUAL, NAMELESS, REVIVED, Beat, Presence
+from sidecar.core.claims import MANUAL, NAMELESS, Beat, Presence
 from sidecar.core.fleet import trial
 from sidecar.core.fleet.draft import Draft, cull_end_us, trial_end_us
 from sidecar.core.fleet.fleet_settings import OFF
 from sidecar.core.fleet.records import Cull, CullOutcome
-from sidecar.core.fleet.view import MemberKey, differ
+from sidecar.core.fleet.view import MemberKey
 from sidecar.core.types import US_PER_S, Entry
 
 UNKNOWN: Final = "unknown"
@@ -36,7 +32,7 @@ def grant(draft: Draft, instance: str, claim: str, member: MemberKey, cause: str
     close(draft, instance)
     former = draft.culls.get(instance)
     if former is not None and former.phase == "watched":
-        _judge(draft, instance, CullOutcome.UNCLEAR)
+        judge(draft, instance, CullOutcome.UNCLEAR)
     draft.culls[instance] = Cull(
         claim,
         member.incarnation,
@@ -54,7 +50,7 @@ def grant(draft: Draft, instance: str, claim: str, member: MemberKey, cause: str
 def close(draft: Draft, instance: str) -> None:
     """Close the cull whose replacement is culled itself: it did not help."""
     for place in _watched(draft, instance):
-        _judge(draft, place, CullOutcome.UNHELPED)
+        judge(draft, place, CullOutcome.UNHELPED)
 
 
 def give_back(draft: Draft, instance: str, claim: str) -> bool:
@@ -75,7 +71,7 @@ def leave(draft: Draft, instance: str) -> None:
     """Record that a sidecar has left: its place is vacant if it was culled, and it is no replacement any more."""
     cull = draft.culls.get(instance)
     if cull is not None and cull.phase == "out":
-        _change(draft, instance, occupied_us=min(cull.occupied_us, draft.now_us))
+        change(draft, instance, occupied_us=min(cull.occupied_us, draft.now_us))
     lost(draft, (instance,))
 
 
@@ -83,7 +79,7 @@ def lost(draft: Draft, instances: Iterable[str]) -> None:
     """Close the culls whose replacements left before their probation was over: the outcome is unclear."""
     for instance in instances:
         for place in _watched(draft, instance):
-            _judge(draft, place, CullOutcome.UNCLEAR)
+            judge(draft, place, CullOutcome.UNCLEAR)
 
 
 def go_down(draft: Draft, beat: Beat) -> bool:
@@ -94,7 +90,7 @@ def go_down(draft: Draft, beat: Beat) -> bool:
     cull = draft.culls.get(beat.instance)
     if cull is not None and cull.claim == claim:
         occupied_us = draft.now_us + draft.limits.expiry_us if cull.phase == "out" else cull.occupied_us
-        _change(draft, beat.instance, down_us=draft.now_us, occupied_us=occupied_us)
+        change(draft, beat.instance, down_us=draft.now_us, occupied_us=occupied_us)
         return False
     if not claim:
         return False
@@ -103,26 +99,8 @@ def go_down(draft: Draft, beat: Beat) -> bool:
     grant(draft, beat.instance, claim, MemberKey(beat.incarnation, beat.identity), cause, is_lease=bool(beat.lease))
     if not beat.lease:
         trial.culled(draft, cause)
-    _change(draft, beat.instance, down_us=draft.now_us)
+    change(draft, beat.instance, down_us=draft.now_us)
     return not is_known and not beat.lease
-
-
-def arrive(draft: Draft, beat: Beat, waited_us: int = 0) -> bool:
-    """Record that a container serves or starts. It may be a new replacement, or a watched one.
-
-    ``waited_us``: how long it has waited for a place. Return whether it has to go on waiting.
-    """
-    instance, cull = beat.instance, draft.culls.get(beat.instance)
-    if cull is not None and draft.is_out(instance, beat.incarnation):
-        # Another container of this name, or another sidecar of this one, does not know of the grant.
-        if not differ(cull.identity, beat.identity):
-            _change(draft, instance, occupied_us=draft.now_us + draft.limits.expiry_us)
-        return False
-    is_waiting = _take_place(draft, cull, beat, waited_us)
-    if beat.presence is Presence.WELL:
-        _free_slot(draft, instance, beat.incarnation)
-    _watch(draft, beat)
-    return is_waiting
 
 
 def is_watched(draft: Draft, instance: str) -> bool:
@@ -137,17 +115,17 @@ def expire(draft: Draft) -> None:
     for instance in sorted(overdue, key=lambda name: draft.culls[name].at_us):
         cull = draft.culls[instance]
         if cull.phase != "over" and not cull.is_lease:
-            _judge(draft, instance, CullOutcome.UNCLEAR, "" if cull.phase == "watched" else "not_replaced")
+            judge(draft, instance, CullOutcome.UNCLEAR, "" if cull.phase == "watched" else "not_replaced")
         draft.culls.pop(instance, None)
     for cause in [cause for cause, record in draft.trials.items() if trial_end_us(record) <= draft.now_us]:
         if not draft.open_culls(cause):
             del draft.trials[cause]
 
 
-# -- inside ---------------------------------------------------------------------------------------------------------
+# -- how the replacement does ---------------------------------------------------------------------------------------
 
 
-def _change(draft: Draft, place: str, **fields: Any) -> None:
+def change(draft: Draft, place: str, **fields: Any) -> None:
     """Change fields of a cull."""
     draft.culls[place] = replace(draft.culls[place], **fields)
 
@@ -157,107 +135,29 @@ def _watched(draft: Draft, instance: str) -> list[str]:
     return [place for place, cull in draft.culls.items() if cull.phase == "watched" and cull.by == instance]
 
 
-def _take_place(draft: Draft, cull: Cull | None, beat: Beat, waited_us: int) -> bool:
-    """Put the container in the place of the missing one that it replaces; whether it waits for that place to be vacant.
-
-    ``cull``: the row under its own name.
-    """
-    if cull is not None and cull.phase == "out" and beat.incarnation.startswith(f"{REVIVED}-"):
-        _revive(draft, beat.instance, cull)
-        return False
-    if cull is not None and (cull.phase == "out" or _make_way(draft, cull, beat)):
-        _replace(draft, beat.instance, beat)
-        return False
-    places = _places(draft, draft.now_us - waited_us) if _is_newcomer(draft, beat) else []
-    if not places or draft.culls[places[0]].occupied_us > draft.now_us:
-        return bool(places)
-    _replace(draft, places[0], beat)
-    return False
-
-
-def _is_newcomer(draft: Draft, beat: Beat) -> bool:
-    """Whether this container is new to the fleet."""
-    is_known = bool(draft.view.departed_us) or beat.instance in draft.culls or beat.instance in draft.leases
-    return beat.first and not is_known
-
-
-def _places(draft: Draft, came_us: int) -> list[str]:
-    """The places that a newcomer may have taken at ``came_us``: first the vacant ones, and of these the oldest.
-
-    While the sidecar of a missing container still beats, a new container is no replacement for it, but comes from a
-    deployment or a fleet that starts.
-    """
-    out = [
-        (cull.occupied_us > draft.now_us, cull.at_us, name)
-        for name, cull in draft.culls.items()
-        if cull.phase == "out" and cull.heard_us(draft.limits.expiry_us) <= came_us
-    ]
-    return [name for _, _, name in sorted(out)]
-
-
-def _revive(draft: Draft, instance: str, cull: Cull) -> None:
-    """End the cull of a container that a person put back: no replacement can show whether it would have helped."""
-    if cull.is_lease:
-        del draft.culls[instance]
-    else:
-        _judge(draft, instance, CullOutcome.UNCLEAR, REVIVED)
-
-
-def _free_slot(draft: Draft, instance: str, incarnation: str) -> None:
-    """Free the slot of a container whose replacement is well."""
-    slot = draft.leases.get(instance)
-    if slot is not None and (slot.arrived or slot.incarnation != incarnation):
-        del draft.leases[instance]
-
-
-def _make_way(draft: Draft, cull: Cull, beat: Beat) -> bool:
-    """Whether a newcomer took the place of this container, which is back under its own name, and has another place."""
-    if cull.phase != "watched" or cull.by == beat.instance or cull.incarnation == beat.incarnation:
-        return False
-    others = [place for place in _places(draft, cull.since_us) if not draft.culls[place].is_lease]
-    if not others:
-        return False
-    newcomer = {"by": cull.by, "by_incarnation": cull.by_incarnation, "well_us": cull.well_us}
-    _change(draft, others[0], phase="watched", since_us=cull.since_us, **newcomer)
-    other = draft.culls[others[0]]
-    _add_entry(draft, Entry("replaced", 0.0, others[0], other.cause or UNKNOWN, cull.by), other)
-    return True
-
-
-def _replace(draft: Draft, place: str, beat: Beat) -> None:
-    cull, instance = draft.culls[place], beat.instance
-    cause = "" if cull.is_lease else cull.cause or UNKNOWN
-    _add_entry(draft, Entry("replaced", 0.0, place, cause, instance if instance != place else ""), cull)
-    if slot := draft.leases.pop(place, None):
-        draft.leases[instance] = replace(slot, arrived=True)  # until the replacement is well
-    _change(draft, place, phase="over" if cull.is_lease else "watched", since_us=draft.now_us)
-    if not cull.is_lease:
-        _change(draft, place, by=instance, by_incarnation=beat.incarnation, well_us=0)
-
-
-def _watch(draft: Draft, beat: Beat) -> None:
+def watch(draft: Draft, beat: Beat) -> None:
     """Update or close the cull that this container replaces, by its state."""
     for place in _watched(draft, beat.instance):
         if _is_named(draft.culls[place], beat):
-            _change(draft, place, by_incarnation=beat.incarnation)
+            change(draft, place, by_incarnation=beat.incarnation)
         cull = draft.culls[place]
         if cull.by_incarnation != beat.incarnation:
-            _judge(draft, place, CullOutcome.UNCLEAR)
+            judge(draft, place, CullOutcome.UNCLEAR)
         elif beat.presence is Presence.SUSPECT:
-            _judge(draft, place, CullOutcome.UNHELPED)
+            judge(draft, place, CullOutcome.UNHELPED)
         elif beat.presence is Presence.WELL and not cull.well_us:
-            _change(draft, place, well_us=draft.now_us)
+            change(draft, place, well_us=draft.now_us)
         elif beat.presence is Presence.WELL and draft.now_us - cull.well_us >= draft.limits.probation_us:
-            _judge(draft, place, CullOutcome.HELPED)
+            judge(draft, place, CullOutcome.HELPED)
 
 
 def _is_named(cull: Cull, beat: Beat) -> bool:
-    """Whether the app has named the replacement, which beat before it was named."""
+    """Whether the app has named the replacement only after its first beat."""
     is_new = cull.by_incarnation.startswith(NAMELESS) and not beat.incarnation.startswith(NAMELESS)
     return is_new and not beat.first  # a first beat is of another sidecar
 
 
-def _judge(draft: Draft, place: str, outcome: CullOutcome, reason: str = "") -> None:
+def judge(draft: Draft, place: str, outcome: CullOutcome, reason: str = "") -> None:
     """Close a cull with its outcome, which changes the trial of its cause."""
     cull = draft.culls[place]
     no_better = outcome is CullOutcome.HELPED and _recovered_alone(draft, cull)
@@ -271,10 +171,10 @@ def _judge(draft: Draft, place: str, outcome: CullOutcome, reason: str = "") -> 
         trial.failed(draft, cull)
     else:
         trial.unclear(draft, cull)
-    _change(draft, place, phase="over", since_us=draft.now_us)
+    change(draft, place, phase="over", since_us=draft.now_us)
     key = f"{outcome.value}|{cull.cause}"
     draft.outcomes[key] = draft.outcomes.get(key, 0) + 1
-    _add_entry(draft, Entry(outcome.value, 0.0, cull.by or place, cull.cause or UNKNOWN, reason), cull)
+    add_entry(draft, Entry(outcome.value, 0.0, cull.by or place, cull.cause or UNKNOWN, reason), cull)
 
 
 def _recovered_alone(draft: Draft, cull: Cull) -> bool:
@@ -287,6 +187,7 @@ def _recovered_alone(draft: Draft, cull: Cull) -> bool:
     return recovered > 0 and 2 * recovered >= at_risk
 
 
-def _add_entry(draft: Draft, entry: Entry, cull: Cull) -> None:
+def add_entry(draft: Draft, entry: Entry, cull: Cull) -> None:
+    """Add an entry about this cull to the ledger, with the time since it."""
     seconds = round(max(0, draft.now_us - cull.at_us) / US_PER_S, 3)
     draft.entries.append(entry._replace(seconds=seconds))

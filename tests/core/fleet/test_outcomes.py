@@ -9,7 +9,7 @@ import pytest
 from harness.rule_fleet import START_US as NOW
 from harness.rule_fleet import TERMS, RuleFleet, draft_of, fleet_of_size, names, word
 from sidecar.core.claims import MANUAL, REVIVED, Beat, Granted, Presence
-from sidecar.core.fleet import outcomes
+from sidecar.core.fleet import outcomes, replacements
 from sidecar.core.fleet.records import Cull
 from sidecar.core.fleet.view import View
 from sidecar.core.types import US_PER_S, Entry
@@ -240,10 +240,10 @@ def test_replacement_whose_app_names_it_after_the_first_beat_is_still_the_same(
 ) -> None:
     watched = Cull("x", cause="redis", at_us=NOW, phase="watched", by="c00", by_incarnation=before)
     draft = draft_of(View(NOW, culls={"c00": watched}))
-    outcomes.arrive(draft, Beat("c00", after, WELL, first=is_first))
+    replacements.arrive(draft, Beat("c00", after, WELL, first=is_first))
     assert (draft.culls["c00"].phase == "watched") is is_same
     draft = draft_of(View(NOW, culls={"c00": watched}))
-    outcomes.arrive(draft, Beat("c00", after, SUSPECT, "redis", first=is_first))
+    replacements.arrive(draft, Beat("c00", after, SUSPECT, "redis", first=is_first))
     assert (draft.trials["redis"].failures == 1) is is_same, "it did not help, or tells nothing"
 
 
@@ -356,7 +356,7 @@ def test_control_group_is_of_those_that_could_still_recover_at_the_cull(
     )
     control = {"refused|redis": refused, "recovered|redis": recovered, "ended|redis": ended}
     draft = draft_of(View(NOW, culls={"c00": watched}, control=control))
-    outcomes.arrive(draft, Beat("c00", "1", WELL))
+    replacements.arrive(draft, Beat("c00", "1", WELL))
     assert draft.outcomes == {f"{outcome}|redis": 1}
 
 
