@@ -190,8 +190,8 @@ def _observe_loop(observers: Observers) -> None:
 
     def unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
-        known = error if isinstance(error, Exception) else RuntimeError(str(context.get("message")))
-        observers.failed("listener", known)
+        failure = error if isinstance(error, Exception) else RuntimeError(str(context.get("message")))
+        observers.failed("listener", failure)
 
     asyncio.get_running_loop().set_exception_handler(unhandled)
 

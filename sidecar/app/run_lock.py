@@ -140,11 +140,11 @@ def usable_directory(directory: Path) -> None:
     """
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
-        found = directory.stat()
+        status = directory.stat()
     except OSError as error:
         raise LockError(f"{directory}: {error.strerror}") from None
-    if found.st_uid != os.geteuid():
-        raise LockError(f"{directory}: belongs to user {found.st_uid}, the sidecar runs as {os.geteuid()}")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        text = f"{directory}: others may write in it (mode {stat.S_IMODE(found.st_mode):o}), it must be 700"
+    if status.st_uid != os.geteuid():
+        raise LockError(f"{directory}: belongs to user {status.st_uid}, the sidecar runs as {os.geteuid()}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        text = f"{directory}: others may write in it (mode {stat.S_IMODE(status.st_mode):o}), it must be 700"
         raise LockError(f"{text}; the sidecar makes one that is missing, such as {directory}/lock")

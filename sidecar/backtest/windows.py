@@ -88,8 +88,8 @@ class ErrorCounts:
     @property
     def span(self) -> tuple[int, int]:
         """The first and the last part in which any container was there."""
-        found = self.containers.values()
-        return min(each.first for each in found), max(each.last for each in found)
+        containers = self.containers.values()
+        return min(each.first for each in containers), max(each.last for each in containers)
 
 
 class UsualErrors(NamedTuple):

@@ -100,15 +100,15 @@ def _row(member: dict[str, Any], now: float) -> Row:
         row["since"] = span(now - member["since"])
     if member["presence"] != "down":
         row["heard"] = f"{span(member['age_s'])} ago"
-    if told := member.get("about"):
+    if details := member.get("about"):
         row |= {
-            "errors": f"{told['errors']}/{told['limit']}",
-            "weight": f"{told['weight']}%",
-            "incarnation": told["incarnation"],
-            "version": told["version"],
-            "node": told.get("node") or "",
-            "app": told.get("app_version") or "",
-            "age": span(now - told["born"]) if told.get("born") else "",
+            "errors": f"{details['errors']}/{details['limit']}",
+            "weight": f"{details['weight']}%",
+            "incarnation": details["incarnation"],
+            "version": details["version"],
+            "node": details.get("node") or "",
+            "app": details.get("app_version") or "",
+            "age": span(now - details["born"]) if details.get("born") else "",
         }
     return row
 

@@ -52,14 +52,14 @@ def hold(ctx: click.Context, /, *, author: str | None, as_json: bool, **order: A
     reply = ask(sidecar, "POST", "/hold", asked)
     if reply.status != OK:
         return refused(reply, f"whether {_in_words(instance)} is held is not known")
-    answer, held = reply.value, reply.value["hold"]
+    answer, hold = reply.value, reply.value["hold"]
     is_known = answer["stored"] or answer["error"] == ALONE
-    tell(answer, f"{'held' if is_known else 'held here'}: {hold_line(held, time.time())}", as_json=as_json)
+    tell(answer, f"{'held' if is_known else 'held here'}: {hold_line(hold, time.time())}", as_json=as_json)
     if instance and _is_unknown(instance, sidecar):
         complain(f"the fleet does not know this container: {instance}")
     if is_known:
         return 0
-    elsewhere = "" if held["instance"] else "; the rest of the service may not be, so ask again or hold each of them"
+    elsewhere = "" if hold["instance"] else "; the rest of the service may not be, so ask again or hold each of them"
     complain(f"{answer['sentence']}: this container alone is held, until its sidecar ends{elsewhere}")
     return EXIT_FAILED
 

@@ -52,7 +52,7 @@ Mode = Literal["enforce", "shadow"]
 ENFORCE: Final = "enforce"
 SHADOW: Final = "shadow"
 ALL: Final = 100
-ALONE: Final[dict[Mode, str]] = {
+WITHOUT_REDIS: Final[dict[Mode, str]] = {
     ENFORCE: "there is no shared store (ARBITER_REDIS_URL): this sidecar enforces with a budget of its own, and "
     "nothing limits how many containers of a fleet are culled together",
     SHADOW: "there is no shared store (ARBITER_REDIS_URL): this sidecar culls nothing, and reports what it would "
@@ -423,7 +423,7 @@ class Config(NamedTuple):
     @property
     def alone(self) -> str:
         """What it means that there is no shared store, as a sentence; ``""`` with one."""
-        return "" if self.redis.redis_url else ALONE[self.identity.mode]
+        return "" if self.redis.redis_url else WITHOUT_REDIS[self.identity.mode]
 
     @property
     def state_directory(self) -> str:

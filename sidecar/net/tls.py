@@ -106,11 +106,11 @@ def _version(pair: KeyPair, client_ca: str) -> list[object]:
     version: list[object] = []
     for path in filter(None, (*pair, client_ca)):
         try:
-            found = Path(path).stat()
+            status = Path(path).stat()
         except OSError as error:
             version.append(error.errno)
         else:
-            version.append((found.st_mtime_ns, found.st_ino, found.st_dev, found.st_size))
+            version.append((status.st_mtime_ns, status.st_ino, status.st_dev, status.st_size))
     return version
 
 
@@ -169,7 +169,7 @@ def _expiry(server: ssl.SSLContext, pem: str) -> float:
         for end in (*ends, *ends):
             with suppress(ssl.SSLWantReadError):
                 end.do_handshake()
-        found = ends[0].getpeercert()
+        certificate = ends[0].getpeercert()
     except (ssl.SSLError, ValueError):
         return math.nan
-    return float(ssl.cert_time_to_seconds(str(found["notAfter"]))) if found else math.nan
+    return float(ssl.cert_time_to_seconds(str(certificate["notAfter"]))) if certificate else math.nan

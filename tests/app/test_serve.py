@@ -16,7 +16,7 @@ from harness.raw_http import RawConnection
 from harness.waiting import eventually
 from sidecar.app import daemon
 from sidecar.app.run_lock import RunLock
-from sidecar.config.settings import ALONE
+from sidecar.config.settings import WITHOUT_REDIS
 from sidecar.controller import journal
 from sidecar.controller.ledger import Ledger
 from sidecar.core.app_reports import AppListening
@@ -104,10 +104,13 @@ async def test_sidecar_alone_runs_in_shadow_never_goes_down_and_says_what_it_wou
         assert await one.polls() == [200] * 3
         assert "arbiter_culls_total 0.0\n" in one.metrics()
         lines = {record.message for record in caplog.records if record.levelno == logging.WARNING}
-        assert {"would be culled (shadow mode)", ALONE["shadow"]} <= lines
+        assert {"would be culled (shadow mode)", WITHOUT_REDIS["shadow"]} <= lines
         why = (await one.ask("health_at", "GET /why")).json()
-        assert (why["mode"], why["alone"]) == ("shadow", ALONE["shadow"])
-        assert f"\nalone: {ALONE['shadow']}\n" in (await one.ask("errors_to", "GET /why?format=text")).body.decode()
+        assert (why["mode"], why["alone"]) == ("shadow", WITHOUT_REDIS["shadow"])
+        assert (
+            f"\nalone: {WITHOUT_REDIS['shadow']}\n"
+            in (await one.ask("errors_to", "GET /why?format=text")).body.decode()
+        )
 
 
 async def test_redis_that_cannot_be_reached_is_no_reason_not_to_serve(start: Any) -> None:

@@ -1,4 +1,4 @@
-"""Arbitrary input for every door of a sidecar, each made from a generator of random numbers: a seed repeats it."""
+"""Arbitrary input for every input of a sidecar, each made from a generator of random numbers: a seed repeats it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-EACH_DOOR: Final = pytest.mark.parametrize(
+NUMBER_OF_INPUTS: Final = pytest.mark.parametrize(
     "inputs", [2_000, pytest.param(1_000_000, marks=[pytest.mark.site, pytest.mark.timeout(1_500)])], ids="{:,}".format
 )
 """Gives a test the number of its inputs."""

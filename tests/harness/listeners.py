@@ -53,7 +53,7 @@ def up(request: PublicRequest) -> PublicAnswer:
 
 
 @asynccontextmanager
-async def public_door(
+async def public_listener(
     observed: Observed, answer_to: Callable[[PublicRequest], PublicAnswer] = up, **options: Any
 ) -> AsyncIterator[PublicServer]:
     """A public listener on loopback."""

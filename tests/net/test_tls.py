@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.certificates import Authority, certificate, client_context
-from harness.listeners import public_door
+from harness.listeners import public_listener
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
 from sidecar.config.addresses import split
@@ -177,7 +177,7 @@ async def test_files_that_fit_not_change_nothing_and_new_ones_are_for_new_connec
     files: Files, observed: Observed, first: KeyPair, second: KeyPair, broken: str
 ) -> None:
     tls = files.tls()
-    async with public_door(observed, tls=tls) as server, await _connect(server) as before:
+    async with public_listener(observed, tls=tls) as server, await _connect(server) as before:
         files.spoil(broken, second)
         for count in (1, 2):
             await tls.reload()
@@ -211,7 +211,7 @@ async def test_without_usable_files_at_the_start_no_handshake_succeeds_until_the
 ) -> None:
     files.replace(second, "key")
     tls = ServerTls(files.pair, str(files.client_ca), on_loaded=files.expires.append, on_failure=files.failures.append)
-    async with public_door(observed, tls=tls) as server:
+    async with public_listener(observed, tls=tls) as server:
         assert not await _is_served(server, first)
         files.replace(first)
         await tls.reload()
@@ -280,7 +280,7 @@ async def test_client_without_a_certificate_of_the_authority_gets_no_answer_and_
     strangers: dict[str, KeyPair | None],
     version: ssl.TLSVersion,
 ) -> None:
-    async with public_door(observed, tls=files.tls(authority.ca)) as server:
+    async with public_listener(observed, tls=files.tls(authority.ca)) as server:
         for number, (what, own) in enumerate(strangers.items(), 1):
             assert not await _is_served(server, own, version), what
             await eventually(lambda n=number: len(observed.words) == n, timeout_s=60, what="it is counted")  # type: ignore[misc]
@@ -294,7 +294,7 @@ async def test_new_authority_of_the_clients_is_used_and_a_broken_one_changes_not
     files: Files, observed: Observed, authority: Authority, stranger: Authority, first: KeyPair
 ) -> None:
     tls, other = files.tls(authority.ca), KeyPair(*map(str, stranger.sign("other")))
-    async with public_door(observed, tls=tls) as server:
+    async with public_listener(observed, tls=tls) as server:
         assert [await _is_served(server, own) for own in (first, other)] == [True, False]
         files.client_ca.write_text("")
         await tls.reload()

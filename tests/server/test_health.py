@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.listeners import public_door
+from harness.listeners import public_listener
 from harness.raw_http import Observed, RawConnection, get
 from sidecar.core.claims import Granted
 from sidecar.core.life import transitions
@@ -233,7 +233,7 @@ def _pages(polls: health.Health) -> Callable[[PublicRequest], PublicAnswer]:
 async def test_head_is_get_without_the_body(container: Container) -> None:
     controller, observed = Controller(container), Observed()
     answer_to = _pages(controller.health())
-    async with public_door(observed, answer_to) as server, await RawConnection.to(server) as client:
+    async with public_listener(observed, answer_to) as server, await RawConnection.to(server) as client:
         for path in PATHS:
             whole = await client.ask(get(path))
             head = await client.ask(get(path, method="HEAD"))
@@ -254,7 +254,7 @@ async def test_head_is_get_without_the_body(container: Container) -> None:
 async def test_haproxy_is_answered_as_it_asks(request_: bytes) -> None:
     controller = Controller(DRAINING)
     answer_to = _pages(controller.health())
-    async with public_door(Observed(), answer_to) as server, await RawConnection.to(server) as client:
+    async with public_listener(Observed(), answer_to) as server, await RawConnection.to(server) as client:
         assert (await client.ask(request_)).status == 503
         assert await client.rest() == b""
     assert controller.polls == [("/health/haproxy", 503)]

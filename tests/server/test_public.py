@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from harness.listeners import own_address, public_door, up
+from harness.listeners import own_address, public_listener, up
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
 from sidecar.config.addresses import split
@@ -68,7 +68,7 @@ async def _is_up(server: PublicServer) -> bool:
 async def test_request_is_answered_in_any_pieces_and_the_connection_kept_as_the_client_wants(
     observed: Observed, request_: bytes, status: int, content: bytes, *, keeps: bool
 ) -> None:
-    async with public_door(observed) as server:
+    async with public_listener(observed) as server:
         for pieces in ([request_], [request_[:-1], request_[-1:]], [bytes([byte]) for byte in request_[:300]]):
             if b"".join(pieces) != request_:
                 continue
@@ -133,7 +133,7 @@ REFUSED: Final = {
 async def test_request_is_refused_with_a_sentence_that_reaches_a_client_which_still_sends(
     observed: Observed, word: str, request_: bytes, first: bytes
 ) -> None:
-    async with public_door(observed) as server:
+    async with public_listener(observed) as server:
         async with await RawConnection.to(server) as client:
             if first:
                 assert (await client.ask(first)).status == 200
@@ -151,7 +151,7 @@ async def test_request_is_refused_with_a_sentence_that_reaches_a_client_which_st
 
 
 async def test_what_is_sent_behind_a_request_ends_the_connection_after_its_answer(observed: Observed) -> None:
-    async with public_door(observed) as server:
+    async with public_listener(observed) as server:
         for more in (UP, UP * 1_000, b"G", b"\x16\x03\x01"):
             async with await RawConnection.to(server) as client:
                 sending = asyncio.create_task(client.send(UP + more))
@@ -168,7 +168,7 @@ async def test_failure_of_an_answer_is_reported_and_its_text_is_for_us_alone(obs
             return up(request)
         raise TimeoutError("secret")
 
-    async with public_door(observed, fail) as server, await RawConnection.to(server) as client:
+    async with public_listener(observed, fail) as server, await RawConnection.to(server) as client:
         answer = await client.ask(get("/boom"))
         assert (answer.status, answer.error) == (500, "the sidecar failed to answer, see its log")
         assert (await client.ask(UP)).status == 200
@@ -226,7 +226,7 @@ async def test_client_has_ten_seconds_and_between_two_requests_75(
 ) -> None:
     waits_for, word = expected
     monkeypatch.setattr(public, "SWEEP_S", 0.01)
-    async with public_door(observed, _big) as server, await RawConnection.to(server) as client:
+    async with public_listener(observed, _big) as server, await RawConnection.to(server) as client:
         await does(client)
         await eventually(lambda: server.connected, timeout_s=60, what="it is accepted")
         monkeypatch.setattr(public, patience, -1.0)
@@ -243,7 +243,7 @@ async def test_client_has_ten_seconds_and_between_two_requests_75(
 async def test_trickled_bytes_are_no_sign_of_life(observed: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(public, "SWEEP_S", 0.01)
     monkeypatch.setattr(public, "SLOW_S", 0.1)
-    async with public_door(observed) as server, await RawConnection.to(server) as client:
+    async with public_listener(observed) as server, await RawConnection.to(server) as client:
         await client.send(UP[:-2] + b"X-Slow: ")
 
         while not client.ended:
@@ -259,7 +259,7 @@ async def test_client_that_reads_late_gets_the_whole_answer_and_then_the_next(ob
         asked.append(request.path)
         return _big(request)
 
-    async with public_door(observed, note) as server, await RawConnection.to(server) as client:
+    async with public_listener(observed, note) as server, await RawConnection.to(server) as client:
         client.stops_reading()
         await client.send(get("/big"))
         await eventually(lambda: asked, timeout_s=60, what="it is asked")
@@ -278,7 +278,7 @@ async def test_client_that_reads_late_gets_the_whole_answer_and_then_the_next(ob
 
 
 async def test_next_connection_takes_the_place_of_the_one_that_is_silent_for_longest(observed: Observed) -> None:
-    async with public_door(observed, most=10) as server, AsyncExitStack() as stack:
+    async with public_listener(observed, most=10) as server, AsyncExitStack() as stack:
         clients = []
         for _ in range(8):
             clients.append(await stack.enter_async_context(await RawConnection.to(server)))
@@ -293,7 +293,7 @@ async def test_next_connection_takes_the_place_of_the_one_that_is_silent_for_lon
 
 
 async def test_connections_of_one_address_take_no_place_of_another(observed: Observed) -> None:
-    async with public_door(observed, most=10) as server, AsyncExitStack() as stack:
+    async with public_listener(observed, most=10) as server, AsyncExitStack() as stack:
         honest = await stack.enter_async_context(await RawConnection.to(server))
         assert (await honest.ask(UP)).status == 200
         for _ in range(50):
@@ -308,7 +308,7 @@ async def test_connections_of_one_address_take_no_place_of_another(observed: Obs
 
 
 async def test_flood_of_clients_at_once_is_answered_without_a_reset(observed: Observed) -> None:
-    async with public_door(observed) as server:
+    async with public_listener(observed) as server:
         assert all(await asyncio.gather(*(_is_up(server) for _ in range(300))))
     assert observed == Observed()
 
@@ -330,7 +330,7 @@ async def test_without_a_free_descriptor_the_silent_one_gives_its_own(
     observed: Observed, monkeypatch: pytest.MonkeyPatch, pause_s: float, *, is_paused: bool
 ) -> None:
     monkeypatch.setattr(listening, "NO_DESCRIPTOR_S", pause_s)
-    async with public_door(observed) as server, AsyncExitStack() as stack:
+    async with public_listener(observed) as server, AsyncExitStack() as stack:
         silent = await stack.enter_async_context(await RawConnection.to(server))
         await eventually(lambda: server.connected, timeout_s=60, what="it is accepted")
         with closing(socket.socket()) as late:
@@ -355,7 +355,7 @@ async def test_without_a_free_descriptor_the_silent_one_gives_its_own(
 async def test_connection_from_elsewhere_is_closed_unread_and_counted(observed: Observed) -> None:
     own = own_address()
     gate = AddressGate(parse_networks("198.51.100.0/24"), lambda: observed.refused("public", "address"))
-    async with public_door(observed, gate=gate) as server:
+    async with public_listener(observed, gate=gate) as server:
         await server.open_tcp(own, 0)
         for number in range(1, 30):
             async with await RawConnection.to(server, source=own) as stranger:
@@ -371,7 +371,7 @@ async def test_connection_from_elsewhere_is_closed_unread_and_counted(observed: 
 
 
 async def test_addresses_of_both_families_are_written_as_in_a_url(observed: Observed) -> None:
-    async with public_door(observed) as server:
+    async with public_listener(observed) as server:
         with pytest.raises(OSError, match="in use"):
             await server.open_tcp(*split(server.addresses[0]))
         try:
@@ -393,7 +393,7 @@ async def test_work_that_holds_the_loop_may_let_the_listener_answer_in_between(
     observed: Observed, monkeypatch: pytest.MonkeyPatch, pause_s: float, *, is_due: bool
 ) -> None:
     monkeypatch.setattr(public, "BETWEEN_S", pause_s)
-    async with public_door(observed) as server:
+    async with public_listener(observed) as server:
         server.turn()
         with closing(socket.create_connection(split(server.addresses[0]))) as client:
             client.sendall(UP)
@@ -411,7 +411,7 @@ async def test_turn_ends_in_time_and_the_next_one_goes_on(observed: Observed, mo
         asked.append(request.path)
         return up(request)
 
-    async with public_door(observed, note) as server, AsyncExitStack() as stack:
+    async with public_listener(observed, note) as server, AsyncExitStack() as stack:
         clients = [stack.enter_context(closing(socket.create_connection(split(server.addresses[0])))) for _ in range(5)]
         server.turn()
         for client in clients:
@@ -424,7 +424,7 @@ async def test_turn_ends_in_time_and_the_next_one_goes_on(observed: Observed, mo
 
 
 async def test_close_ends_every_connection_and_stop_only_the_listening_socket(observed: Observed) -> None:
-    async with public_door(observed, _big) as server, AsyncExitStack() as stack:
+    async with public_listener(observed, _big) as server, AsyncExitStack() as stack:
         silent, kept, unread = [await stack.enter_async_context(await RawConnection.to(server)) for _ in range(3)]
         assert (await kept.ask(UP)).status == 200
         unread.stops_reading()

@@ -38,7 +38,7 @@ def test_request_is_read(raw: bytes, request_: PublicRequest) -> None:
     assert parse(raw) == request_
 
 
-@fuzz.EACH_DOOR
+@fuzz.NUMBER_OF_INPUTS
 async def test_accepted_requests_mean_the_same_to_aiohttp(inputs: int) -> None:
     accepted = 0
     for number in range(inputs):

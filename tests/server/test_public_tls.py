@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.certificates import Authority, client_context
-from harness.listeners import public_door, up
+from harness.listeners import public_listener, up
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
 from sidecar.config.addresses import split
@@ -43,7 +43,7 @@ async def test_listener_serves_over_tls_and_keeps_the_connection(
 ) -> None:
     context = ssl.create_default_context(cafile=str(authority.ca))
     context.minimum_version = context.maximum_version = version
-    async with public_door(observed, tls=tls) as server, await _connect(server, context) as client:
+    async with public_listener(observed, tls=tls) as server, await _connect(server, context) as client:
         assert (await client.ask(UP)).body == b"up\n"
         assert (await client.ask(get("/none"))).status == 404
     assert observed.words == ["path"]
@@ -55,7 +55,7 @@ async def test_older_tls_is_refused(tls: ServerTls, observed: Observed) -> None:
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     context.maximum_version = ssl.TLSVersion.TLSv1_1
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
-    async with public_door(observed, tls=tls) as server:
+    async with public_listener(observed, tls=tls) as server:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await _connect(server, context)
         await eventually(lambda: observed.words == ["handshake"], timeout_s=60, what="it is counted")
@@ -63,7 +63,7 @@ async def test_older_tls_is_refused(tls: ServerTls, observed: Observed) -> None:
 
 @pytest.mark.parametrize("sent", [UP, b"\0" * 100, b"\x16\x03\x01\x00\x05hello"], ids=["HTTP", "zeros", "no hello"])
 async def test_client_that_speaks_no_tls_is_cut_and_counted(tls: ServerTls, observed: Observed, sent: bytes) -> None:
-    async with public_door(observed, tls=tls) as server:
+    async with public_listener(observed, tls=tls) as server:
         async with await RawConnection.to(server) as client:
             await client.send(sent)
             assert b"HTTP" not in await client.rest()
@@ -82,7 +82,7 @@ async def test_large_answer_reaches_a_client_that_reads_late_and_then_ends_in_go
     def large(request: PublicRequest) -> PublicAnswer:
         return PublicAnswer(200, b"x" * 5_000_000) if request.path == "/large" else up(request)
 
-    async with public_door(observed, large, tls=tls) as server, await _connect(server) as client:
+    async with public_listener(observed, large, tls=tls) as server, await _connect(server) as client:
         client.stops_reading()
         await client.send(get("/large"))
         await asyncio.sleep(0.01)
@@ -105,7 +105,7 @@ async def test_last_answer_ends_with_the_notice_that_nothing_is_cut_off(
             client.sendall(request_)
             return b"".join(iter(lambda: client.recv(65_536), b""))
 
-    async with public_door(observed, tls=tls) as server:
+    async with public_listener(observed, tls=tls) as server:
         answer = await asyncio.to_thread(ask, split(server.addresses[0]))
     assert answer.startswith(b"HTTP/1.1 ")
     assert answer.count(b"HTTP/1.1 ") == 1
@@ -123,7 +123,7 @@ def _hello() -> bytes:
 async def test_handshakes_that_one_address_does_not_finish_keep_no_other_out(
     tls: ServerTls, observed: Observed, hello: bytes
 ) -> None:
-    async with public_door(observed, tls=tls, most=80) as server, AsyncExitStack() as stack:
+    async with public_listener(observed, tls=tls, most=80) as server, AsyncExitStack() as stack:
         kept = await stack.enter_async_context(await _connect(server))
         assert (await kept.ask(UP)).status == 200
         for _ in range(200):
@@ -142,14 +142,14 @@ async def test_handshake_has_its_time_and_no_more(
 ) -> None:
     monkeypatch.setattr(public, "SWEEP_S", 0.01)
     monkeypatch.setattr(public, "SLOW_S", 0.05)
-    async with public_door(observed, tls=tls) as server, await RawConnection.to(server) as client:
+    async with public_listener(observed, tls=tls) as server, await RawConnection.to(server) as client:
         await client.send(_hello())
         assert (await client.rest())[:1] == b"\x16", "the server's part of the handshake"
     assert (observed.words, observed.failures) == (["handshake"], [])
 
 
 async def test_client_that_has_gone_before_its_handshake_does_no_harm(tls: ServerTls, observed: Observed) -> None:
-    async with public_door(observed, tls=tls) as server:
+    async with public_listener(observed, tls=tls) as server:
         for hello in (b"", _hello()) * 10:
             with socket.create_connection(split(server.addresses[0])) as leaving:
                 leaving.sendall(hello)

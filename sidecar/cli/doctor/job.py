@@ -206,11 +206,11 @@ def pair_of(group: Block, arbiter: Block) -> Pair:
 def _filled_in(value: str, ports: Mapping[str, int]) -> str:
     """The value with samples in it, empty if Nomad or a template fills in what the file does not tell."""
 
-    def sample(found: re.Match[str]) -> str:
-        if not (port := _OF_PORT.fullmatch(found[1])):
-            return _NOMAD.get(found[1], found[0])
+    def sample(match: re.Match[str]) -> str:
+        if not (port := _OF_PORT.fullmatch(match[1])):
+            return _NOMAD.get(match[1], match[0])
         if port[2] not in ports and port[1] != "IP":
-            return found[0]
+            return match[0]
         number = ports.get(port[2], 0)
         return {"PORT": f"{number}", "ADDR": f"127.0.0.1:{number}", "IP": "127.0.0.1"}[port[1]]
 

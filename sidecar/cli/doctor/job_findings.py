@@ -15,7 +15,7 @@ from sidecar.cli import doctor
 from sidecar.cli.doctor import Finding
 from sidecar.cli.doctor.job import Block, Check, Pair, blocks, field, name_of, pair_of, restart_of, seconds, services_of
 from sidecar.config import sources
-from sidecar.config.settings import ALONE, PREFIX
+from sidecar.config.settings import PREFIX, WITHOUT_REDIS
 
 NOMAD_PATH: Final = "/health/nomad"
 IMAGE_PULL_S: Final = 60.0
@@ -61,7 +61,7 @@ def _of_pair(pair: Pair) -> Iterator[Finding]:
         yield from map(_fail, pair.problems)
         return
     if not pair.settings.redis.redis_url:
-        yield _warn(ALONE[pair.settings.identity.mode])
+        yield _warn(WITHOUT_REDIS[pair.settings.identity.mode])
     yield from _of_action(pair)
     yield from _of_checks(pair)
     yield from _of_network(pair)
@@ -168,7 +168,7 @@ def _of_network(pair: Pair) -> Iterator[Finding]:
         if (port := pair.port(listener)) and port not in pair.ports.values():
             yield _warn(f"no port of the group leads to the {what} at {port} (ARBITER_{listener.upper()}_LISTEN)")
     tags = (str(tag) for service, _ in services_of(pair.group) for tag in field(service, "Tags", list[str]()))
-    for of_host, label in (found.groups() for tag in tags if (found := _AGENT_TAG.search(tag))):
+    for of_host, label in (match.groups() for tag in tags if (match := _AGENT_TAG.search(tag))):
         if pair.ports.get(label) != pair.port("agent"):
             yield _fail(f"the tag agent-port names port {label}, and not that of ARBITER_AGENT_LISTEN")
         elif not of_host and mode == "bridge":

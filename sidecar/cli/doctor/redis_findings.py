@@ -167,8 +167,8 @@ def of_fleet(members: MemberList | Unknown, instance: str) -> Iterator[Finding]:
     yield ok("scripts", f"they run; {members.used} tokens are in use")
     names = [member.instance for member in members.members]
     if others := sum(name != instance for name in names):
-        seen = "1 other instance is" if others == 1 else f"{others} other instances are"
-        yield ok("shared", f"{seen} seen, {'and' if instance in names else 'but not'} this one")
+        number = "1 other instance is" if others == 1 else f"{others} other instances are"
+        yield ok("shared", f"{number} seen, {'and' if instance in names else 'but not'} this one")
     else:
         text = "no other instance is seen: they use another store (URL, namespace, service, mode), or do not run"
         yield warn("shared", text)
@@ -222,13 +222,13 @@ def differences(texts: Sequence[str]) -> str:
     Each text is what a sidecar wrote into the store: that of ``FleetSettings``.
     """
     loaded = [(text, FleetSettings.load(text)) for text in texts]
-    known, unread = [each for _, each in loaded if each], [text for text, each in loaded if not each]
+    readable, unread = [each for _, each in loaded if each], [text for text, each in loaded if not each]
     differing = []
     for field, (name, write) in _SETTINGS.items():
-        values = dict.fromkeys(filter(None, (write(getattr(each, field)) for each in known)))
+        values = dict.fromkeys(filter(None, (write(getattr(each, field)) for each in readable)))
         if len(values) > 1:
             differing.append(f"{name} is {' and '.join(values)}")
-    addresses = {each.servers for each in known}
+    addresses = {each.servers for each in readable}
     if len(addresses) > 1:
         differing.append(f"{ADDRESS} names {len(addresses)} different addresses")
     # If no known setting differs, the texts come from a newer version.

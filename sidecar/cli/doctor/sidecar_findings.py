@@ -156,8 +156,8 @@ async def of_page(config: AppConfig, page: Target | None) -> list[Finding]:
     finally:
         await scraper.close()
     if page is None:
-        found = [warn("scrape", sentence) for sentence in page_names.advice(selection.unmatched, names)]
-        return found or [ok("scrape", "each selector has a name that is on the metrics page")]
+        unmatched = [warn("scrape", sentence) for sentence in page_names.advice(selection.unmatched, names)]
+        return unmatched or [ok("scrape", "each selector has a name that is on the metrics page")]
     proposed = page_names.proposals(names)
     if not proposed:
         text = "no series counts answers by status, or errors: write a counter of errors, or report in another way"

@@ -16,7 +16,7 @@ from harness.ports import free_port
 from harness.sidecar import Setting
 from harness.sidecar_thread import SidecarThread
 from harness.waiting import wait_for
-from sidecar.config.settings import ALONE
+from sidecar.config.settings import WITHOUT_REDIS
 
 if TYPE_CHECKING:
     from cli.conftest import StartThread
@@ -165,7 +165,7 @@ def test_findings_are_printed_as_json(start_thread: StartThread) -> None:
     done = command(start_thread(), "doctor", "--json")
     printed = json.loads(done.out)
     assert (done.code, printed["failed"]) == (0, False)
-    assert printed["findings"][0] == {"level": "warn", "what": "store", "sentence": ALONE["enforce"]}
+    assert printed["findings"][0] == {"level": "warn", "what": "store", "sentence": WITHOUT_REDIS["enforce"]}
     assert [each["what"] for each in printed["findings"]] == ["store", "sidecar", "public", "files"]
 
 

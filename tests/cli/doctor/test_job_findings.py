@@ -12,7 +12,7 @@ import pytest
 from sidecar.cli.doctor import job as jobs
 from sidecar.cli.doctor import job_findings
 from sidecar.cli.doctor.job import JobError
-from sidecar.config.settings import ALONE, SHADOW
+from sidecar.config.settings import SHADOW, WITHOUT_REDIS
 
 JOBS: Final = Path(__file__).parent / "jobs"
 NS: Final = jobs.NS_PER_S
@@ -98,7 +98,7 @@ TRAPS: Final[dict[str, tuple[Changes, str]]] = {
         "FAIL ARBITER_SCRAPE_URL: missing, though there are selectors",
     ),
     "own port": (env(APP_PORT="${NOMAD_PORT_arbiter}"), "FAIL ARBITER_APP_PORT: 9181 is a port of the sidecar"),
-    "no Redis": ({f"{ARBITER}.Templates": None}, f"warn {ALONE[SHADOW]}"),
+    "no Redis": ({f"{ARBITER}.Templates": None}, f"warn {WITHOUT_REDIS[SHADOW]}"),
     # actions
     "action and check_restart": (
         env(ACTION="command", ACTION_COMMAND="/only/there"),

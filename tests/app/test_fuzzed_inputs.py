@@ -1,4 +1,4 @@
-"""Every door takes arbitrary input: only valid reports count, nothing fails, and nothing is left over.
+"""Every input of a sidecar may get anything: only valid reports count, nothing fails, and nothing is left over.
 
 2,000 inputs for each, and a million in the site tier. Each is made from its number alone: a failure names it.
 """
@@ -49,7 +49,7 @@ SIZES = (40, 700, 16_384)
 
 
 class Sidecar:
-    """Stands behind the doors, and notes what comes through them."""
+    """What the listeners pass on."""
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
@@ -129,7 +129,7 @@ def _answers(server: PublicServer, data: bytes, chance: Random) -> bytes:
             received += piece
 
 
-@fuzz.EACH_DOOR
+@fuzz.NUMBER_OF_INPUTS
 async def test_public_listener_answers_or_refuses(sidecar: Sidecar, inputs: int) -> None:
     server, answered = sidecar.public(), 0
     await server.open_tcp("127.0.0.1", 0)
@@ -145,7 +145,7 @@ async def test_public_listener_answers_or_refuses(sidecar: Sidecar, inputs: int)
     await server.close()
 
 
-@fuzz.EACH_DOOR
+@fuzz.NUMBER_OF_INPUTS
 async def test_local_listener_counts_a_report_for_each_202_and_nothing_else(sidecar: Sidecar, inputs: int) -> None:
     observed, taken = Observed(), 0
     async with serving(sidecar.local_routes(), observed) as server, await RawConnection.to(server) as app:
@@ -162,7 +162,7 @@ async def test_local_listener_counts_a_report_for_each_202_and_nothing_else(side
         assert isinstance(report, Results) or 0 <= getattr(report, "errors", 0) <= MOST_ERRORS
 
 
-@fuzz.EACH_DOOR
+@fuzz.NUMBER_OF_INPUTS
 @pytest.mark.parametrize("kind", ["udp", "unix"])
 async def test_datagrams_count_valid_lines_only(sidecar: Sidecar, kind: str, run_dir: Path, inputs: int) -> None:
     datagrams = Datagrams(sidecar.offer, on_failure=sidecar.failures.append, prefix="web")
@@ -196,7 +196,7 @@ async def test_datagrams_count_valid_lines_only(sidecar: Sidecar, kind: str, run
     assert all(KIND.fullmatch(report.kind) for report in errors)
 
 
-@fuzz.EACH_DOOR
+@fuzz.NUMBER_OF_INPUTS
 async def test_agent_check_answers_whatever_a_client_sends(sidecar: Sidecar, inputs: int) -> None:
     agent = AgentCheck(sidecar.snapshot, on_poll=sidecar.on_poll, on_failure=sidecar.failures.append)
     await agent.open_tcp("127.0.0.1", 0)
@@ -213,7 +213,7 @@ async def test_agent_check_answers_whatever_a_client_sends(sidecar: Sidecar, inp
     assert (sidecar.polls, sidecar.failures) == (inputs, [])
 
 
-@fuzz.EACH_DOOR
+@fuzz.NUMBER_OF_INPUTS
 def test_scraped_page_is_read_or_refused(inputs: int) -> None:
     selection = SeriesSelection(parse_selectors('errors_total{code=~"5.."}'), parse_selectors("errors_total"))
     read = 0
