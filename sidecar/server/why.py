@@ -258,7 +258,7 @@ def _runbook(url: str, container: Container) -> str:
 def _written(value: dict[str, Any], format_: str) -> tuple[bytes, str]:
     """The content in this format, and its type."""
     if format_ == "text":
-        return as_text(value).encode(errors="replace"), PLAIN
+        return as_text(value).encode(), PLAIN
     if format_ != "json":
         raise HttpError(400, "query", "format: takes json or text")
     return json.dumps(value).encode() + b"\n", JSON

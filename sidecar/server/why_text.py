@@ -15,8 +15,8 @@ LINE_LIMIT: Final = 400
 """Characters of a line: a reason that was read from disk may have any length."""
 
 LEFT_OUT: Final = "...\n"
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Characters that control a terminal, that begin another line, or that change the direction of the text."""
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that control a terminal, begin another line, change the direction of the text, or are no text in UTF-8."""
 
 _DAY_S: Final = 86400
 
@@ -30,14 +30,14 @@ def as_text(value: dict[str, Any], limit: int | None = None) -> str:
 
 
 def _fitting(lines: list[str], limit: int) -> Iterator[str]:
-    sizes = [len(line.encode(errors="replace")) for line in lines]
+    sizes = [len(line.encode()) for line in lines]
     left = limit if sum(sizes) <= limit else limit - len(LEFT_OUT)
     for line, size in zip(lines, sizes, strict=True):
         left -= size
         if left < 0:
             yield LEFT_OUT
             return
-        yield line.encode(errors="replace").decode()
+        yield line
 
 
 def _state(value: dict[str, Any]) -> Iterator[str]:
@@ -190,5 +190,5 @@ def _time(unix: float) -> str:
 
 
 def printable(line: str) -> str:
-    """The line with ``?`` for what would control a terminal or move the text around it."""
+    """The line with ``?`` for what cannot be printed, controls a terminal, or moves the text around it."""
     return _CONTROL.sub("?", line)

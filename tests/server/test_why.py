@@ -443,6 +443,12 @@ def test_local_text_has_samples_and_capture_without_control_characters() -> None
     assert lines[-2:] == ["| line one", "| line ? two"]
 
 
+def test_text_can_be_printed_whatever_the_app_has_reported() -> None:
+    cull = CullEvidence("app/a/life", UNIX, (SAMPLE._replace(message="a\ud800b"),), "\udfff")
+    lines = as_text(Memory(DOWN, last_cull=cull).why.local()).encode().decode().splitlines()
+    assert (lines[-2].endswith(": a?b"), lines[-1]) == (True, "| ?")
+
+
 @pytest.mark.parametrize(
     ("changes", "anchor"),
     [
