@@ -184,7 +184,7 @@ class Actuator:
     async def _carry_out(self, order: _Order) -> None:
         """Ask until the action is carried out or may have been, or the container is not down any more."""
         loop = asyncio.get_running_loop()
-        began, is_told = loop.time(), False
+        began, is_reported = loop.time(), False
         while not order.is_over.is_set():
             await self._note(order.latch, ActionProgress.WITHOUT_RESULT)
             sentence, error = await self._ask()
@@ -197,18 +197,18 @@ class Actuator:
             has_failed = isinstance(error, RefusedError) or asked_for_s + SOON_S > UNREAD_S
             if has_failed:
                 again = f"the sidecar asks again: {sentence}"
-                self._report(again, asked_for_s, failed=True, asks_again=True, is_told=is_told)
-                is_told = True
+                self._report(again, asked_for_s, failed=True, asks_again=True, is_reported=is_reported)
+                is_reported = True
             await self._note(order.latch, ActionProgress.NOT_CARRIED_OUT)
             with suppress(TimeoutError):
                 async with asyncio.timeout((AGAIN_S if has_failed else SOON_S) * (0.8 + 0.4 * self._jitter())):
                     await order.is_over.wait()
 
     def _report(
-        self, sentence: str, took_s: float, *, failed: bool, asks_again: bool = False, is_told: bool = False
+        self, sentence: str, took_s: float, *, failed: bool, asks_again: bool = False, is_reported: bool = False
     ) -> None:
         self.last = ActionResult(self._name, self._wall(), took_s, sentence, failed, asks_again)
-        if not is_told:
+        if not is_reported:
             self._on_result(self.last)
 
     async def _examine(self) -> None:

@@ -144,20 +144,21 @@ class FleetBudget:
         Without a clear answer of the store this sidecar holds by itself, if the order covers it. The local hold begins
         before the request, so that it counts also while the store hangs.
         """
-        mine = self.local_holds.begin(instance, author, reason, for_s)
+        local_hold = self.local_holds.begin(instance, author, reason, for_s)
         order = PutHold(instance, author, reason, round(for_s * US_PER_S))
         answer: Hold | Unknown = await self._both(order, lambda other: other.hold(instance, author, reason, for_s))
         if isinstance(answer, Hold):
             self._own.holds.put(answer, order.for_us)
-            self.local_holds.end(mine)  # another sidecar may release the stored hold, which would not end this one
+            # Another sidecar may release the stored hold, which would not end the local one.
+            self.local_holds.end(local_hold)
         return answer
 
     async def release(self, instance: str) -> bool | Unknown:
         """End a hold; whether there was one, local or stored. The local hold ends also when the answer is unknown."""
-        mine = self.local_holds.of(instance)
-        self.local_holds.end(mine)
+        local_hold = self.local_holds.of(instance)
+        self.local_holds.end(local_hold)
         released: bool | Unknown = await self._both(EndHold(instance), lambda other: other.release(instance))
-        return released if isinstance(released, Unknown) else released or mine is not None
+        return released if isinstance(released, Unknown) else released or local_hold is not None
 
     async def member_list(self) -> MemberList | Unknown:
         """At most ``MAX_MEMBERS`` members of the fleet, for an operator."""
@@ -207,10 +208,10 @@ class FleetBudget:
             return await own
         other = self._other()
         try:
-            answer, others = await asyncio.gather(own, by_other(other))
+            answer, other_answer = await asyncio.gather(own, by_other(other))
         finally:
             await other.aclose()
-        return others if isinstance(others, Unknown) else answer or others
+        return other_answer if isinstance(other_answer, Unknown) else answer or other_answer
 
     async def _attend(self, beat: Beat, reply: BeatReply) -> BeatReply:
         """Decide what a beat found to be due; the answer to the beat, with the state after the decision."""

@@ -110,8 +110,8 @@ def _retire(draft: Draft, lease: LeaseRequest) -> tuple[Answer, Edits]:
 
 
 def _give_back(draft: Draft, order: ReturnGrant) -> tuple[bool, Edits]:
-    was_held = outcomes.give_back(draft, order.instance, order.holder)
-    return was_held, draft.edits()
+    was_granted = outcomes.give_back(draft, order.instance, order.holder)
+    return was_granted, draft.edits()
 
 
 # -- a beat ---------------------------------------------------------------------------------------------------------
@@ -165,12 +165,12 @@ def _put_hold(draft: Draft, order: PutHold) -> tuple[Hold, Edits]:
 
 def _release(draft: Draft, order: EndHold) -> tuple[bool, Edits]:
     row = draft.holds.get(order.instance)
-    was_held = row is not None and bool(row.left_us(draft.now_us))
-    if was_held:  # the row stays for a window, to tell the end from a loss
+    was_in_force = row is not None and bool(row.left_us(draft.now_us))
+    if was_in_force:  # the row stays for a window, to tell the end from a loss
         draft.holds[order.instance] = HoldRow("", "", draft.now_us, 0)
     if not order.instance:
         trial.release(draft)
-    return was_held, draft.edits()
+    return was_in_force, draft.edits()
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------

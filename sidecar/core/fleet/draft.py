@@ -27,14 +27,14 @@ class Draft:
         state = view.state
         self.view, self.request = view, request
         self.now_us, self.settings = view.now_us, request.settings
-        # What the rules change: the epoch and the rows,
+        # The rules change the epoch and the rows.
         self.epoch = view.epoch
         self.culls, self.holds = dict(view.culls), dict(view.holds)
         self.leases = {name: slot for name, slot in view.leases.items() if slot.left_us(view.now_us)}
-        # the fleet's state, but for what follows from the rows,
+        # They change the fleet's state, too, but for what follows from the rows.
         self.trials, self.outcomes, self.duplicates = dict(state.trials), dict(state.outcomes), dict(state.duplicates)
         self.several_us, self.majority_us = state.several_us, state.majority_us
-        # and what happened.
+        # They add what happened.
         self.refund: list[str] = []
         self.entries: list[Entry] = []
         self.limits = self.limits_of(self.fleet)  # for the fleet as the view has it
@@ -140,15 +140,15 @@ def changed(before: Mapping[str, R], after: Mapping[str, R]) -> dict[str, R | No
     return written | dict.fromkeys(before.keys() - after.keys())
 
 
-def cull_end_us(cull: Cull, rules: Limits) -> int:
+def cull_end_us(cull: Cull, limits: Limits) -> int:
     """When a row of ``culls`` is over if no beat changes it.
 
     A container has a window to be replaced, or longer while it beats that it is down; its outcome has a window and a
     probation.
     """
     if cull.phase == "watched":
-        return cull.since_us + rules.window_us + rules.probation_us + 1
-    return max(cull.at_us, cull.down_us, cull.since_us) + max(rules.window_us, rules.expiry_us) + 1
+        return cull.since_us + limits.window_us + limits.probation_us + 1
+    return max(cull.at_us, cull.down_us, cull.since_us) + max(limits.window_us, limits.expiry_us) + 1
 
 
 def trial_end_us(trial: Trial) -> int:

@@ -204,9 +204,9 @@ def changes(before: Fleet | None, after: Fleet) -> Iterator[FleetEvent]:
 
 
 def _pauses(before: Fleet, after: Fleet) -> Iterator[FleetEvent]:
-    known = {(trial.cause, trial.failures) for trial in before.trials if trial.paused_s > 0}
+    paused_before = {(trial.cause, trial.failures) for trial in before.trials if trial.paused_s > 0}
     for trial in after.trials:
-        if trial.paused_s > 0 and (trial.cause, trial.failures) not in known:
+        if trial.paused_s > 0 and (trial.cause, trial.failures) not in paused_before:
             yield CausePaused(trial)
     for cause in before.paused:
         if cause not in after.paused:

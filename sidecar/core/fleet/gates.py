@@ -109,10 +109,10 @@ def by_duplicate(draft: Draft, instance: str, member: MemberKey) -> GateRefusal 
 
     A record by any sidecar counts, because this sidecar may have been restarted since.
     """
-    noted_us = draft.duplicates.get(instance, 0)
-    is_noted = bool(noted_us) and draft.now_us - noted_us < draft.limits.expiry_us
-    is_seen = member.is_other(draft.view.member)
-    is_duplicate = is_noted or draft.request.is_duplicate or is_seen
+    recorded_us = draft.duplicates.get(instance, 0)
+    is_recorded = bool(recorded_us) and draft.now_us - recorded_us < draft.limits.expiry_us
+    is_other = member.is_other(draft.view.member)
+    is_duplicate = is_recorded or draft.request.is_duplicate or is_other
     return GateRefusal("duplicate", draft.settings.beat_us) if is_duplicate else None
 
 
@@ -201,17 +201,17 @@ def by_spacing(draft: Draft) -> GateRefusal | None:
 
 def by_window(draft: Draft) -> GateRefusal | None:
     """Refuse a grant while the window has no token left."""
-    rules = draft.limits
-    if rules.capacity < 1:  # by the settings of another sidecar
-        return GateRefusal("window", rules.window_us)
-    if rules.strategy == "fixed":
+    limits = draft.limits
+    if limits.capacity < 1:  # by the settings of another sidecar
+        return GateRefusal("window", limits.window_us)
+    if limits.strategy == "fixed":
         return None  # the article's counter decides, and the view does not have it
     if wait_us := grant_window.usage(draft).wait_us:
         return GateRefusal("window", wait_us)
-    if rules.refund_max == OFF:
+    if limits.refund_max == OFF:
         return None
     every = grant_window.times(draft, draft.view.grants.values())
-    wait_us = RULES["log"](every, draft.now_us, Quota(max(1, rules.refund_max), rules.window_us)).wait_us
+    wait_us = RULES["log"](every, draft.now_us, Quota(max(1, limits.refund_max), limits.window_us)).wait_us
     return GateRefusal("refund_max", wait_us) if wait_us else None
 
 

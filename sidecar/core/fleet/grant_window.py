@@ -109,12 +109,12 @@ class Bounds(NamedTuple):
 
 def bounds(draft: Draft) -> Bounds:
     """The bounds of the strategy in force."""
-    rules = draft.limits
-    if rules.strategy == "fixed":
+    limits = draft.limits
+    if limits.strategy == "fixed":
         return Bounds(0, 0)
-    if rules.strategy == "previous":
-        return Bounds(max(1, 2 * rules.capacity - 1), 0)
-    return Bounds(rules.capacity, rules.capacity if rules.refund_max == OFF else rules.refund_max)
+    if limits.strategy == "previous":
+        return Bounds(max(1, 2 * limits.capacity - 1), 0)
+    return Bounds(limits.capacity, limits.capacity if limits.refund_max == OFF else limits.refund_max)
 
 
 def has_token(draft: Draft, claim: Claim) -> bool:
@@ -125,10 +125,10 @@ def has_token(draft: Draft, claim: Claim) -> bool:
 
 def usage(draft: Draft) -> Usage:
     """The tokens in use, and the time until one more would fit. Tokens that were given back are not in use."""
-    rules, grants = draft.limits, draft.view.grants
-    refunded = draft.view.refunded if rules.refund_max != OFF else frozenset[str]()
+    limits, grants = draft.limits, draft.view.grants
+    refunded = draft.view.refunded if limits.refund_max != OFF else frozenset[str]()
     in_use = times(draft, (at for claim, at in grants.items() if claim not in refunded))
-    return RULES[rules.strategy](in_use, draft.now_us, Quota(max(1, rules.capacity), rules.window_us))
+    return RULES[limits.strategy](in_use, draft.now_us, Quota(max(1, limits.capacity), limits.window_us))
 
 
 def times(draft: Draft, grants: Iterable[int]) -> list[int]:

@@ -57,10 +57,11 @@ def excessive_kind(evidence: Evidence, policy: Policy, baseline: Baseline) -> Re
     return None
 
 
-def _reason(rule: str, count: int, met: EffectiveLimit, sentence: str) -> Reason | None:
-    if count < met.limit:
+def _reason(rule: str, count: int, effective: EffectiveLimit, sentence: str) -> Reason | None:
+    if count < effective.limit:
         return None
-    return Reason(rule, count, met.limit, f"{sentence} {met.limit}{f'; {met.why}' if met.why else ''}")
+    why = f"; {effective.why}" if effective.why else ""
+    return Reason(rule, count, effective.limit, f"{sentence} {effective.limit}{why}")
 
 
 def fatal(evidence: Evidence, _policy: Policy, _baseline: Baseline) -> Reason | None:
@@ -136,9 +137,9 @@ def _spared(evidence: Evidence, policy: Policy, baseline: Baseline) -> str:
     for count, limit, what in counts:
         if count >= limit > 0:
             of_all = (evidence, policy, baseline)
-            here = effective_limit(limit, *of_all) if what else limit_of_errors(*of_all)
+            effective = effective_limit(limit, *of_all) if what else limit_of_errors(*of_all)
             sentence = f"{_errors(count)}{what} in {evidence.window_s} s reach the limit of {limit}"
-            return f"{sentence}, but here the limit is {here.limit}: {here.why}"
+            return f"{sentence}, but here the limit is {effective.limit}: {effective.why}"
     return ""
 
 

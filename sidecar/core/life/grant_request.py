@@ -98,5 +98,5 @@ def spread(delay: float, jitter: float, verdict: Verdict | None) -> float:
 
 def _health(verdict: Verdict | None) -> float:
     """The limit divided by the worst value: 1 at the limit, near 0 far beyond it."""
-    met = verdict.reasons if verdict else ()
-    return min((reason.limit / reason.value for reason in met if reason.value > reason.limit > 0), default=1.0)
+    reasons = verdict.reasons if verdict else ()
+    return min((reason.limit / reason.value for reason in reasons if reason.value > reason.limit > 0), default=1.0)

@@ -67,9 +67,9 @@ def _tail(mean: float, k: int) -> float:
     return total * _chance(mean, k)
 
 
-def most_errors(seen: int) -> float:
-    """How many errors are to be expected at most, with 95 % confidence, in a time like one in which ``seen`` came."""
-    return seen + _SURE * sqrt(seen) + _NONE_SEEN
+def most_errors(counted: int) -> float:
+    """Maximum number of errors to expect, with 95 % confidence, in as long a time as that of the ``counted`` ones."""
+    return counted + _SURE * sqrt(counted) + _NONE_SEEN
 
 
 def reaches_per_month(usual: float, limit: int, window_s: float, containers: int) -> float:
