@@ -11,7 +11,7 @@ import pytest
 
 from sidecar import controller, store
 from sidecar.core import fleet, life
-from sidecar.core.claims import Answer, Denied, Granted, Unknown
+from sidecar.core.claims import ALONE, Answer, Denied, Granted, Unknown
 from sidecar.core.explain import reasons, words
 from sidecar.core.types import Hold, Reason, Verdict
 
@@ -23,8 +23,9 @@ def refusals() -> list[str]:
 
 
 def failures() -> set[str]:
-    """Every word for an unclear answer: named where it arises, or beside the exception that it stands for."""
+    """Every word for an unclear answer: where it arises, beside the exception that it stands for, or ``ALONE``."""
     words = {
+        ALONE,
         *_first_arguments(store.__file__, "Unknown", "StoreError"),
         *_first_arguments(controller.__file__, "Unknown"),
     }
