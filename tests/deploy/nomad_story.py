@@ -60,7 +60,7 @@ def has_ended(pid: int) -> bool:
 
 def lost_gets(traffic: Traffic) -> dict[Outcome, int]:
     """The GETs that no app answered, by their outcome."""
-    return {each: count for each, count in lost(traffic.seen()).items() if each.method == "GET"}
+    return {each: count for each, count in lost(traffic.so_far()).items() if each.method == "GET"}
 
 
 def count_without(site: NomadSite, ended: Allocation | None) -> int:

@@ -110,7 +110,7 @@ class Site:
         """The answers to some requests from users."""
         with Traffic(self.port) as traffic:
             traffic.next_answers(REQUESTS)
-        return traffic.seen()
+        return traffic.so_far()
 
     def served(self) -> dict[str, int]:
         return {name: app.served() for name, app in self.apps.items()}

@@ -66,7 +66,7 @@ def test_sick_app_is_restarted_without_a_lost_get_and_a_dead_arbiter_hurts_only_
         for name in places:
             _see_a_cull(places, name, proxy)
         traffic.next_answers(REQUESTS)
-    assert {each: count for each, count in lost(traffic.seen()).items() if each.method == "GET"} == {}
+    assert {each: count for each, count in lost(traffic.so_far()).items() if each.method == "GET"} == {}
     _see_dead_arbiters(places)
 
 

@@ -88,7 +88,7 @@ def test_culled_app_gets_no_more_requests_and_none_is_lost(site: Site) -> None:
     site.apps["app2"].stop()
     for name in ("app1", "app3"):
         site.await_served(name, 50)
-    assert lost(site.traffic.seen()) == {}
+    assert lost(site.traffic.so_far()) == {}
     _see_dead_sidecars(site, "app1", culled="app2")
 
 
@@ -130,7 +130,7 @@ def test_stopping_sidecar_drains_without_a_lost_request_and_a_weight_is_followed
     assert replaced.alive
     assert replaced.health("/health/nomad")[0] == 200
     assert replaced.wait() == 0
-    assert lost(site.traffic.seen()) == {}
+    assert lost(site.traffic.so_far()) == {}
     if site.variant == "agent":
         _see_weight_of_half(site, "app3")
 
@@ -209,7 +209,7 @@ def test_each_server_gets_the_percent_of_its_agent(start_site: StartSite) -> Non
     traffic = site.traffic()
     expected = {name: percent / sum(PERCENTS.values()) for name, percent in PERCENTS.items()}
     assert shares(before, site.served()) == pytest.approx(expected, abs=0.02)
-    assert failed(traffic.seen(), "POST") == 0
+    assert failed(traffic.so_far(), "POST") == 0
 
 
 def _weights_in_the_metrics(site: CascadeSite) -> dict[str, float]:
@@ -238,11 +238,11 @@ def test_failed_get_and_refused_connection_go_to_another_server_and_a_failed_pos
 ) -> None:
     site = start_site("check inter 200ms fall 3", "check inter 200ms fall 1000")  # HAProxy does not notice
     site.apps["app2"].fail(1.0)
-    seen = site.traffic().seen()
-    posts = sum(count for outcome, count in seen.items() if (outcome.method, outcome.status) == ("POST", 500))
-    assert failed(seen, "GET") == 0
-    assert 0.15 < failed(seen, "POST") < 0.4, "about a quarter: a retry takes a turn too"
-    assert retried(seen, site.served()) == site.apps["app2"].counts()["failed"] - posts, "each GET, and no POST"
+    outcomes = site.traffic().so_far()
+    posts = sum(count for outcome, count in outcomes.items() if (outcome.method, outcome.status) == ("POST", 500))
+    assert failed(outcomes, "GET") == 0
+    assert 0.15 < failed(outcomes, "POST") < 0.4, "about a quarter: a retry takes a turn too"
+    assert retried(outcomes, site.served()) == site.apps["app2"].counts()["failed"] - posts, "each GET, and no POST"
     site.apps["app2"].kill()
-    assert lost(site.traffic().seen()) == {}
+    assert lost(site.traffic().so_far()) == {}
     assert status(site.proxy, "app2").startswith("UP"), "no request was spared it"

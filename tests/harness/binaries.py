@@ -16,9 +16,9 @@ _FAKETIME = "libfaketimeMT.so.1"
 def find(binary: str) -> str | None:
     """Path of a program, or of libfaketime for ``faketime``; None when it is not installed."""
     if binary == "faketime":
-        found = sorted(Path("/usr").glob(f"lib*/faketime/{_FAKETIME}"))
-        found += sorted(Path("/usr/lib").glob(f"*/faketime/{_FAKETIME}"))
-        return str(found[0]) if found else None
+        libraries = sorted(Path("/usr").glob(f"lib*/faketime/{_FAKETIME}"))
+        libraries += sorted(Path("/usr/lib").glob(f"*/faketime/{_FAKETIME}"))
+        return str(libraries[0]) if libraries else None
     return shutil.which(binary, path=os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN)))
 
 

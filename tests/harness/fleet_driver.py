@@ -30,7 +30,7 @@ class FleetDriver:
 
     def make_sick(self, *who: Sidecar, kind: str = "redis", errors: int = 5) -> None:
         """Report too many errors of these apps, side by side."""
-        self._each(who, lambda one: one.post_error(count=errors, kind=kind, app_start=self._life(one)))
+        self._each(who, lambda member: member.post_error(count=errors, kind=kind, app_start=self._life(member)))
 
     @contextmanager
     def keep_sick(self, *who: Sidecar, kind: str = "redis") -> Iterator[None]:
@@ -53,45 +53,45 @@ class FleetDriver:
 
     def replace(self, *who: Sidecar) -> None:
         """Begin another incarnation of these apps, without errors."""
-        self._lives.update(one.name for one in who)
-        self._each(who, lambda one: one.post_error(count=0, app_start=self._life(one)))
+        self._lives.update(member.name for member in who)
+        self._each(who, lambda member: member.post_error(count=0, app_start=self._life(member)))
 
     def down(self) -> list[Sidecar]:
         """The members that are culled."""
-        return [one for one in self.members if one.health("/health/haproxy")[0] != 200]
+        return [member for member in self.members if member.health("/health/haproxy")[0] != 200]
 
     def await_down(self, *who: Sidecar, timeout_s: float = _TIMEOUT_S) -> None:
         """Wait until exactly these are culled."""
-        names = {one.name for one in who}
+        names = {member.name for member in who}
         what = f"{', '.join(sorted(names)) or 'none'} and no other is down"
-        wait_for(lambda: {one.name for one in self.down()} == names, timeout_s=timeout_s, what=what)
+        wait_for(lambda: {member.name for member in self.down()} == names, timeout_s=timeout_s, what=what)
 
     def await_metrics(self, timeout_s: float = _TIMEOUT_S, **wanted: float) -> None:
         """Wait until the metrics of every member have these values of ``arbiter_<name>``."""
-        for one in self.members:
-            await_metrics(one, {f"arbiter_{name}": value for name, value in wanted.items()}, timeout_s)
+        for member in self.members:
+            await_metrics(member, {f"arbiter_{name}": value for name, value in wanted.items()}, timeout_s)
 
-    def _life(self, one: Sidecar) -> str:
-        return f"life-{self._lives[one.name]}"
+    def _life(self, member: Sidecar) -> str:
+        return f"life-{self._lives[member.name]}"
 
     def _each(self, who: Iterable[Sidecar], work: Callable[[Sidecar], object]) -> None:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(work, who))
 
 
-def await_metrics(one: Sidecar, wanted: Mapping[str, float], timeout_s: float = _TIMEOUT_S) -> None:
+def await_metrics(member: Sidecar, wanted: Mapping[str, float], timeout_s: float = _TIMEOUT_S) -> None:
     """Wait until the metrics of the sidecar have these values."""
 
     def missing() -> dict[str, float | None]:
-        page = one.metrics()
+        page = member.metrics()
         return {name: page.get(name) for name, value in wanted.items() if page.get(name) != value}
 
-    wait_for(lambda: not missing(), timeout_s=timeout_s, what=f"{one.name} shows {wanted}")
+    wait_for(lambda: not missing(), timeout_s=timeout_s, what=f"{member.name} shows {wanted}")
 
 
-def claim(one: Sidecar) -> dict[str, Any]:
+def claim(member: Sidecar) -> dict[str, Any]:
     """The state of its last claim."""
-    last: dict[str, Any] = one.verdict()["claim"] or {}
+    last: dict[str, Any] = member.verdict()["claim"] or {}
     return last
 
 
@@ -99,16 +99,16 @@ def await_answers(*who: Sidecar, timeout_s: float = _TIMEOUT_S) -> None:
     """Wait until the last claim of each is granted or denied."""
 
     def unclear() -> list[str]:
-        return [one.name for one in who if claim(one).get("outcome") not in ("granted", "denied")]
+        return [member.name for member in who if claim(member).get("outcome") not in ("granted", "denied")]
 
     wait_for(lambda: not unclear(), timeout_s=timeout_s, what="every claim is granted or denied")
 
 
-def await_denied(one: Sidecar, reason: str, timeout_s: float = _TIMEOUT_S) -> dict[str, Any]:
+def await_denied(member: Sidecar, reason: str, timeout_s: float = _TIMEOUT_S) -> dict[str, Any]:
     """Wait until the last claim is denied for this reason; the claim."""
 
     def denied() -> dict[str, Any]:
-        last = claim(one)
+        last = claim(member)
         return last if (last.get("outcome"), last.get("reason")) == ("denied", reason) else {}
 
-    return wait_for(denied, timeout_s=timeout_s, what=f"{one.name} is denied for {reason}")
+    return wait_for(denied, timeout_s=timeout_s, what=f"{member.name} is denied for {reason}")

@@ -114,7 +114,7 @@ class Server:
 
     def save(self, noted: object) -> None:
         """Keep a copy, as a replica or a file does."""
-        kept = {name: one for name, one in vars(self.store).items() if name != "_clock_us"}
+        kept = {name: value for name, value in vars(self.store).items() if name != "_clock_us"}
         self.older = Copy(copy.deepcopy(kept), copy.deepcopy(noted), self.generation, self.grants, self.held)
 
     def successor(self) -> Server:

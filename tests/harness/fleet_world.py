@@ -7,6 +7,7 @@ healthy fleet is made once, and many schedules begin with it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from harness.fleet_judge import BrokenPromiseError, Down, Judge
@@ -183,7 +184,11 @@ class World:
         )
 
     def running(self, *presences: Presence) -> list[Sidecar]:
-        return [one for one in self.sidecars if one.is_running and (not presences or one.presence in presences)]
+        return [
+            sidecar
+            for sidecar in self.sidecars
+            if sidecar.is_running and (not presences or sidecar.presence in presences)
+        ]
 
     async def pause(self, _: float) -> None:
         """Nothing: a conflict is retried at once, and the scheduler puts other exchanges between."""
@@ -237,7 +242,7 @@ class World:
                 slots=slots,
                 order=sidecar.process.made.order,
             )
-            if not answer.replayed or all(one.claim != lease.holder for one in self.judge.downs):
+            if not answer.replayed or all(down.claim != lease.holder for down in self.judge.downs):
                 self.judge.granted(down, sidecar.life, sidecar.terms)
             self.judge.goes_down(lease.holder, sidecar.terms, now_us)
             sidecar.presence, sidecar.is_retired = Presence.DOWN, True
@@ -340,10 +345,12 @@ class World:
 
     def _next_due(self) -> tuple[int, Sidecar | None] | None:
         """The next beat that is due, or (None) the end of the demoted process."""
-        due: list[tuple[int, Sidecar | None]] = [(one.beats_by_us, one) for one in self.running() if one.beats_by_us]
+        due: list[tuple[int, Sidecar | None]] = [
+            (sidecar.beats_by_us, sidecar) for sidecar in self.running() if sidecar.beats_by_us
+        ]
         if self.demoted is not None:
             due.append((self.demoted_until_us, None))
-        return min(due, key=lambda one: one[0], default=None)
+        return min(due, key=itemgetter(0), default=None)
 
     def _beat_anew(self, sidecar: Sidecar) -> None:
         """Beat until the beat is answered: a lost one is repeated within seconds, which is short beside the waits."""
@@ -408,11 +415,13 @@ class World:
         self.server = self.server.successor()
         self.judge.is_split = True
         moved = self.chance.sample(self.sidecars, len(self.sidecars) // 2)
-        self._beats_are_due([one for one in moved if self._reach(one) and one.is_running], ANEW_US)
+        self._beats_are_due([sidecar for sidecar in moved if self._reach(sidecar) and sidecar.is_running], ANEW_US)
 
     def _switch_is_over(self) -> None:
         self.demoted, self.judge.is_split = None, False
-        self._beats_are_due([one for one in self.sidecars if self._reach(one) and one.is_running], ANEW_US)
+        self._beats_are_due(
+            [sidecar for sidecar in self.sidecars if self._reach(sidecar) and sidecar.is_running], ANEW_US
+        )
         self._lost()
         self.judge.forgot()
 

@@ -79,13 +79,13 @@ _ELSEWHERE = ("203.0.113.1", 9)
 
 def own_address() -> str:
     """An IPv4 address of this machine. Without a network the test is skipped, and under ``CI=true`` it fails."""
-    found: list[str] = []
+    addresses: list[str] = []
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(_ELSEWHERE)
-        found.append(probe.getsockname()[0])
+        addresses.append(probe.getsockname()[0])
     with suppress(OSError):
-        found += [str(row[4][0]) for row in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
-    address = next((each for each in found if not each.startswith("127.")), None)
+        addresses += [str(row[4][0]) for row in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
+    address = next((each for each in addresses if not each.startswith("127.")), None)
     if address is not None:
         return address
     message = "this machine has no address but loopback"

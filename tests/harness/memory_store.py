@@ -42,8 +42,8 @@ class Scores(dict[str, int]):
 
     def within(self, least: float, most: float = inf) -> dict[str, int]:
         """Names and scores within the bounds, ordered by score and then by name, as Redis has them."""
-        found = [(score, name) for name, score in self.items() if least <= score <= most]
-        return {name: score for score, name in sorted(found)}
+        pairs = [(score, name) for name, score in self.items() if least <= score <= most]
+        return {name: score for score, name in sorted(pairs)}
 
     def count(self, least: float, most: float = inf) -> int:
         """The number of scores within the bounds."""

@@ -35,15 +35,15 @@ class Prometheus(Child):
 
     def instant(self, expression: str) -> list[dict[str, Any]]:
         """The vector of ``expression`` now; AssertionError for an error or a warning."""
-        found: list[dict[str, Any]] = self._answer("/api/v1/query", query=expression)["result"]
-        return found
+        series: list[dict[str, Any]] = self._answer("/api/v1/query", query=expression)["result"]
+        return series
 
     def over(self, expression: str, start: float, end: float, step_s: float) -> list[dict[str, Any]]:
         """The series of ``expression`` from ``start`` to ``end`` (Unix seconds), as a graph queries them."""
-        found: list[dict[str, Any]] = self._answer(
+        series: list[dict[str, Any]] = self._answer(
             "/api/v1/query_range", query=expression, start=str(start), end=str(end), step=str(step_s)
         )["result"]
-        return found
+        return series
 
     def rules(self) -> list[dict[str, Any]]:
         """All recording and alerting rules, as Prometheus reads them."""
@@ -86,7 +86,7 @@ def found_targets(config: Path, job: str) -> list[dict[str, str]]:
     command = [require("promtool"), "check", "service-discovery", "--timeout=1s", str(config), job]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return [one["labels"] for one in json.loads(done.stdout) if one["labels"]]
+    return [target["labels"] for target in json.loads(done.stdout) if target["labels"]]
 
 
 class Alertmanager(Child):
@@ -107,8 +107,8 @@ class Alertmanager(Child):
         status, body = request(self.port, "/api/v2/alerts")
         if status != 200:
             raise ConnectionError(f"{status} {body}")
-        found: list[dict[str, Any]] = json.loads(body)
-        return found
+        alerts: list[dict[str, Any]] = json.loads(body)
+        return alerts
 
     def severities(self) -> dict[str, str]:
         """The severity of each firing alert, by name."""

@@ -107,11 +107,11 @@ def scraper_of(url: str, observed: Observed | None = None, errors: str = ERRORS,
 
 async def scraped(url: str, times: int = 1, observed: Observed | None = None, **how: Any) -> list[Sample | Missed]:
     """The results of some scrapes on one connection; no failure is unforeseen unless ``observed`` takes it."""
-    seen = observed or Observed()
-    scraper = scraper_of(url, seen, **how)
+    callbacks = observed or Observed()
+    scraper = scraper_of(url, callbacks, **how)
     results = [await scraper.scrape() for _ in range(times)]
     await scraper.close()
-    assert observed or not seen.failures
+    assert observed or not callbacks.failures
     return results
 
 

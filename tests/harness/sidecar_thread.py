@@ -38,8 +38,8 @@ class SidecarLoop:
 
     def start(self) -> Self:
         self._thread.start()
-        for one in self._sidecars:
-            wait_for(lambda one=one: self._is_up(one), timeout_s=60, what=f"{one.name} serves")  # type: ignore[misc]
+        for sidecar in self._sidecars:
+            wait_for(lambda sidecar=sidecar: self._is_up(sidecar), timeout_s=60, what=f"{sidecar.name} serves")  # type: ignore[misc]
         return self
 
     def stop(self) -> None:
@@ -49,9 +49,9 @@ class SidecarLoop:
             assert not self._thread.is_alive(), f"{self._sidecars[0].name} does not end"
             gc.set_threshold(*self._thresholds)  # objects stay frozen: to look at them at each start takes 0.2 s
 
-    def _is_up(self, one: Sidecar) -> bool:
-        assert self._thread.is_alive(), f"{one.name} has ended"
-        return one.health("/livez")[0] == 200
+    def _is_up(self, sidecar: Sidecar) -> bool:
+        assert self._thread.is_alive(), f"{sidecar.name} has ended"
+        return sidecar.health("/livez")[0] == 200
 
     def _run(self) -> None:
         with asyncio.Runner() as runner:
@@ -60,7 +60,7 @@ class SidecarLoop:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(DaemonThreads())
-        configs = [load({}, one.environ()) for one in self._sidecars]
+        configs = [load({}, sidecar.environ()) for sidecar in self._sidecars]
         async with asyncio.TaskGroup() as group:
             for config in configs:
                 group.create_task(daemon.serve(config, build.metrics_of(config), self._stop))

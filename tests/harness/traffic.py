@@ -53,17 +53,17 @@ class Traffic:
         self._over.set()
         self._thread.join(ANSWER_S + 5)
 
-    def seen(self) -> Counter[Outcome]:
+    def so_far(self) -> Counter[Outcome]:
         """The answers so far."""
         return self.outcomes.copy()
 
     def next_answers(self, count: int) -> Counter[Outcome]:
         """The answers from now on: ``count`` of them or a few more."""
-        before = self.seen()
+        before = self.so_far()
         goal = before.total() + count
         timeout_s = 60 + 2 * count / self._rate
         wait_for(lambda: self.outcomes.total() >= goal, timeout_s=timeout_s, what=f"{count} more answers")
-        return self.seen() - before
+        return self.so_far() - before
 
     async def _run(self) -> None:
         begun = time.monotonic()

@@ -25,11 +25,11 @@ class _Deadline:
         self._timeout_s = timeout_s
         self._what = what
 
-    def pause_s(self, seen: object) -> float:
+    def pause_s(self, value: object) -> float:
         """The time until the next look, after a value that was not true; AssertionError after the deadline."""
         waited_s = time.monotonic() - self._began_at
         if waited_s >= self._timeout_s:
-            raise AssertionError(f"not within {self._timeout_s:g} s: {self._what} (last seen: {seen!r})")
+            raise AssertionError(f"not within {self._timeout_s:g} s: {self._what} (last seen: {value!r})")
         return min(SHORTEST_S + waited_s / 20, LONGEST_S)
 
 
@@ -40,13 +40,13 @@ def wait_for(predicate: Callable[[], T], *, timeout_s: float, what: str) -> T:
     """
     deadline = _Deadline(timeout_s, what)
     while True:
-        seen: object
+        value: object
         try:
-            if seen := predicate():
-                return seen
+            if value := predicate():
+                return value
         except OSError as error:
-            seen = error
-        time.sleep(deadline.pause_s(seen))
+            value = error
+        time.sleep(deadline.pause_s(value))
 
 
 @overload
@@ -58,11 +58,11 @@ async def eventually(predicate: Callable[[], Any], *, timeout_s: float, what: st
     deadline = _Deadline(timeout_s, what)
     while True:
         try:
-            seen = predicate()
-            if inspect.isawaitable(seen):
-                seen = await seen
-            if seen:
-                return seen
+            value = predicate()
+            if inspect.isawaitable(value):
+                value = await value
+            if value:
+                return value
         except OSError as error:
-            seen = error
-        await asyncio.sleep(deadline.pause_s(seen))
+            value = error
+        await asyncio.sleep(deadline.pause_s(value))
