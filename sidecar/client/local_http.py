@@ -88,7 +88,8 @@ def _address(listen: str) -> tuple[socket.AddressFamily, Any]:
     host = "127.0.0.1" if host.lower() == "localhost" else host.removeprefix("[").removesuffix("]")
     if not host or not 0 < int(port) <= 0xFFFF:  # noqa: PLR2004 - the largest port
         raise ValueError(listen)
-    family, *_, target = socket.getaddrinfo(host, int(port), flags=socket.AI_NUMERICHOST)[0]
+    # As bytes: for a text Python loads a codec from a file, for which the app may have no descriptor left.
+    family, *_, target = socket.getaddrinfo(host.encode(), int(port), flags=socket.AI_NUMERICHOST)[0]
     return family, target
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import resource
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.descriptors import no_free_descriptor
 from harness.ports import free_port
 from harness.waiting import wait_for
 from sidecar.client import local_http
@@ -164,12 +166,21 @@ def test_sidecar_that_is_away_is_left_alone_for_a_while(serve: Serve, run_dir: P
 
 def test_app_without_a_free_descriptor_finds_no_sidecar_and_goes_on(serve: Serve) -> None:
     http = LocalHttp(listen=serve().address)
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
-    try:
+    with no_free_descriptor():
         assert _post(http) is Outcome.AWAY
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_address_is_read_without_a_free_descriptor() -> None:
+    """In a process that has not read a name of a host yet, so that its tables for names are not loaded."""
+    program = """
+import resource
+from sidecar.client.local_http import LocalHttp
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+http = LocalHttp(listen="127.0.0.1:9")
+print(http.post("/heartbeat", b"", 0.0, 1.0), http.fault)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=90, check=False)
+    assert done.stdout == "Outcome.AWAY no sidecar answers at 127.0.0.1:9\n", done
 
 
 def test_reports_leave_from_another_thread_and_the_caller_does_not_wait(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
 import socket
 import struct
-from contextlib import AsyncExitStack, closing, contextmanager
+from contextlib import AsyncExitStack, closing
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from harness.descriptors import no_free_descriptor
 from harness.listeners import own_address, public_listener, up
 from harness.raw_http import Observed, RawConnection, get
 from harness.waiting import eventually
@@ -22,7 +21,7 @@ from sidecar.server import public
 from sidecar.server.public_http import HEAD_LIMIT, PublicAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from sidecar.server.public import PublicServer
     from sidecar.server.public_http import PublicRequest
@@ -313,18 +312,6 @@ async def test_flood_of_clients_at_once_is_answered_without_a_reset(observed: Ob
     assert observed == Observed()
 
 
-@contextmanager
-def _no_free_descriptor() -> Iterator[None]:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    least_free = os.dup(0)
-    os.close(least_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (least_free, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
 @pytest.mark.parametrize(("pause_s", "is_paused"), [(0.01, False), (3_600.0, True)], ids=["after", "during the pause"])
 async def test_without_a_free_descriptor_the_silent_one_gives_its_own(
     observed: Observed, monkeypatch: pytest.MonkeyPatch, pause_s: float, *, is_paused: bool
@@ -335,7 +322,7 @@ async def test_without_a_free_descriptor_the_silent_one_gives_its_own(
         await eventually(lambda: server.connected, timeout_s=60, what="it is accepted")
         with closing(socket.socket()) as late:
             late.settimeout(0)
-            with _no_free_descriptor():
+            with no_free_descriptor():
                 await asyncio.get_running_loop().sock_connect(late, split(server.addresses[0]))
                 await eventually(lambda: observed.words, timeout_s=60, what="it makes room")
                 for _ in range(3 * is_paused):
